@@ -1,0 +1,55 @@
+// A Llama-family checkpoint, loaded. Layer 5. Immutable after load, so it may be shared between sessions and threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "banyan/tokenizer.hpp"
+#include "banyan/types.hpp"
+
+namespace banyan {
+
+struct ModelConfig {
+  std::string architecture;  // "llama"
+  std::string name;          // from the file, may be empty
+  std::int64_t n_layers = 0, n_heads_q = 0, n_heads_kv = 0, head_dim = 0;
+  std::int64_t hidden_size = 0, intermediate_size = 0, vocab_size = 0;
+  std::int64_t max_positions = 0;  // the context length the file promises
+  float rms_eps = 1e-5F;
+  double rope_theta = 10000.0;
+  bool tied_embeddings = false;
+};
+
+// What weights are multiplied in. `automatic`: bf16 where the CPU multiplies it natively, else f32.
+enum class Compute : std::uint8_t { automatic, f32, bf16 };
+
+struct LoadOptions {
+  Compute compute = Compute::automatic;
+  int n_threads = 0;           // 0: all cores
+  bool deterministic = false;  // DESIGN: bits of a row's logits depend on its own path alone
+  bool reference = false;      // plain kernels (tests)
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  // `path`: a Hugging Face directory, or one .gguf. Throws Error{bad_file | unsupported} naming file, tensor or key.
+  static std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options = {});
+
+  virtual const ModelConfig& config() const = 0;
+  virtual const LoadOptions& options() const = 0;
+  virtual Compute compute() const = 0;                  // f32 or bf16: what `automatic` became
+  virtual std::shared_ptr<const Tokenizer> tokenizer() const = 0;  // null when the file holds none
+  virtual const std::vector<TokenId>& eos_ids() const = 0;         // union over all the files
+  virtual std::int64_t weight_bytes() const = 0;        // in the form computed with
+  virtual double flops_per_row() const = 0;             // matrix products of one row, head not included
+  virtual std::string describe() const = 0;             // several lines, for `inspect`
+};
+
+// Tokenizer alone, from a directory, a tokenizer file or a .gguf (vocabulary-only files too).
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path);
+
+}  // namespace banyan

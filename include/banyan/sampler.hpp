@@ -1,0 +1,80 @@
+// From one row of logits to a token. Layer 6: knows neither tree nor session.
+//
+// Order: penalties, temperature, top-k, top-p, min-p (as Hugging Face and vLLM). temperature 0 is greedy (lowest id wins
+// a tie). Log-probabilities are of the unfiltered distribution, before penalties and temperature, natural log.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "banyan/types.hpp"
+
+namespace banyan {
+
+struct SamplerOptions {
+  double temperature = 1.0;         // >= 0; below 1e-5 it is greedy
+  std::int64_t top_k = 0;           // 0 and -1: off
+  double top_p = 1.0;               // [0, 1]; 0 keeps the likeliest token alone
+  double min_p = 0.0;               // [0, 1]; keeps tokens with p >= min_p * p_max
+  double repetition_penalty = 1.0;  // > 0; divides positive, multiplies negative logits of every token on the path
+  double presence_penalty = 0.0;    // subtracted once per distinct generated token
+  double frequency_penalty = 0.0;   // subtracted per occurrence of a generated token
+  friend bool operator==(const SamplerOptions&, const SamplerOptions&) = default;
+};
+
+// Throws Error{usage} that names the option and its value, for values out of range or not finite.
+void validate(const SamplerOptions& options);
+
+// The random stream of a token: a counter-based generator (Philox 4x32-10) keyed by these four alone, so a sample does
+// not depend on its company.
+struct StreamKey {
+  std::uint64_t seed = 0;
+  std::uint64_t prompt = 0;    // which prompt or problem
+  std::uint64_t sample = 0;    // which sample of it
+  std::uint64_t position = 0;  // path position of the token that is drawn
+};
+double uniform01(const StreamKey& key);  // [0, 1), 53 bits
+std::uint64_t hash_stream(std::string_view text);  // stable 64-bit id of a prompt by name
+
+struct TokenLogprob {
+  TokenId id = kNoToken;
+  float logprob = 0;
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+struct Choice {
+  TokenId token = kNoToken;
+  float logprob = 0;               // of the token, unfiltered
+  std::vector<TokenLogprob> top;   // the n_top likeliest, best first, ties by id
+};
+
+// History for the penalties: the tokens before the one that is drawn.
+struct TokenHistory {
+  std::span<const TokenId> prompt;     // repetition_penalty sees prompt and generated
+  std::span<const TokenId> generated;  // presence and frequency see these alone
+};
+
+// Scratch memory of one thread; a draw allocates nothing once it has seen the vocabulary size (and n_top).
+class Sampler {
+ public:
+  // Draws from logits [vocab_size]. Throws Error{bad_logits} if no finite candidate is left (NaN anywhere counts as
+  // bad; -inf is a legal mask). `row` is for the message only.
+  void draw(std::span<const float> logits, const SamplerOptions& options, const StreamKey& key,
+            const TokenHistory& history, std::int64_t n_top, std::int64_t row, Choice& out);
+  // The k likeliest by unfiltered log-probability, best first, ties by id.
+  void top(std::span<const float> logits, std::int64_t k, std::int64_t row, std::vector<TokenLogprob>& out);
+  // Unfiltered log-probability of one token.
+  float logprob(std::span<const float> logits, TokenId token, std::int64_t row);
+  // The probabilities that draw() would draw from, [vocab_size] (tests, and searches that want the distribution).
+  void distribution(std::span<const float> logits, const SamplerOptions& options, const TokenHistory& history,
+                    std::int64_t row, std::vector<double>& out);
+
+ private:
+  std::vector<float> work_;
+  std::vector<std::int32_t> index_;
+  std::vector<double> prob_;
+};
+
+}  // namespace banyan

@@ -1,0 +1,94 @@
+// Text <-> token ids. Layer 1: knows no model, no tree.
+//
+// A Tokenizer is immutable and safe to share between threads. decode(encode(x)) == x for byte-complete vocabularies.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "banyan/types.hpp"
+
+namespace banyan {
+
+struct EncodeOptions {
+  bool add_bos = true;         // put BOS in front when the vocabulary says so (never twice: not if ids start with it)
+  bool parse_special = false;  // text that spells a special token becomes that token; else it is plain text
+};
+
+enum class TokenKind : std::uint8_t { normal, unknown, control, user_defined, unused, byte };
+
+// Everything a vocabulary file says, whatever the file: what tokenizer.json and GGUF metadata both reduce to.
+struct TokenizerSpec {
+  enum class Model : std::uint8_t { bpe, spm } model = Model::bpe;
+  std::string pre;                   // bpe: name of the pre-tokenizer ("gpt-2", "smollm", …)
+  std::vector<std::string> pieces;   // [vocab_size]; bpe: in the printable byte alphabet of GPT-2; spm: with U+2581
+  std::vector<float> scores;         // [vocab_size], spm only
+  std::vector<TokenKind> kinds;      // [vocab_size]
+  std::vector<std::string> merges;   // bpe: "left right", best first
+  TokenId bos = kNoToken, unk = kNoToken;
+  std::vector<TokenId> eos;          // every end-of-text id the file names
+  bool add_bos = false;
+  bool add_space_prefix = true;      // spm
+  std::string chat_template;         // as found, may be empty
+  std::string where;                 // the file, for messages
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
+
+  // The bytes a token stands for (not always valid UTF-8 by itself). `first`: the token opens a text, so spm drops the
+  // space that its prefix rule put in front. Control tokens give "" unless `with_special`.
+  virtual std::string token_bytes(TokenId id, bool first, bool with_special = false) const = 0;
+
+  // Bytes of a run of tokens. `first` as above: false for the text of a child node.
+  std::string decode(std::span<const TokenId> ids, bool first = true, bool with_special = false) const;
+
+  const TokenizerSpec& spec() const { return spec_; }
+  std::int64_t vocab_size() const { return static_cast<std::int64_t>(spec_.pieces.size()); }
+  bool is_eos(TokenId id) const;
+
+ protected:
+  explicit Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
+  TokenizerSpec spec_;
+};
+
+// Builds the tokenizer that the spec describes. Throws Error{unsupported} that names a pre-tokenizer it does not know,
+// Error{bad_file} for a spec that contradicts itself (ids out of range, merges of unknown pieces, no pieces).
+std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerSpec spec);
+
+// Reads tokenizer.json or tokenizer.model (+ tokenizer_config.json, special_tokens_map.json, generation_config.json
+// where present) of a Hugging Face directory. GGUF files go through load_tokenizer() of model.hpp.
+TokenizerSpec read_tokenizer_dir(const std::string& dir);
+
+// Turns a growing sequence of tokens into valid UTF-8 chunks: bytes of an unfinished character are held back until they
+// complete; flush() replaces what never completed by one U+FFFD per maximal invalid part.
+class Utf8Stream {
+ public:
+  std::string push(std::string_view bytes);  // returns what is complete now
+  std::string flush();
+
+ private:
+  std::string held_;  // at most 3 bytes
+};
+
+// Replaces each maximal invalid part by U+FFFD. Used wherever text enters JSON.
+std::string sanitize_utf8(std::string_view bytes);
+
+struct ChatTurn {
+  std::string role;  // "system", "user", "assistant"
+  std::string content;
+};
+
+// Writes a conversation in the named template ("chatml", …) with the mark that opens the assistant's answer.
+// Template names are recognised from the template's text by chat_template_name(). Throws Error{unsupported} by name.
+std::string chat_template_name(const std::string& template_text);
+std::string render_chat(const std::string& name, std::span<const ChatTurn> turns);
+
+}  // namespace banyan

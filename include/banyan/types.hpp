@@ -1,0 +1,62 @@
+// Shared small types: token ids, element types, 16-bit floats, checked sizes. Layer 0.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "banyan/error.hpp"
+
+namespace banyan {
+
+using TokenId = std::int32_t;
+constexpr TokenId kNoToken = -1;
+
+// Element types of tensors. The q-types are GGUF's blocks of 32 values and are only ever stored, never computed in.
+enum class DType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1 };
+
+std::string_view to_string(DType type);                  // "f32", "bf16", "q4_1" …
+DType dtype_from_string(std::string_view name);          // throws Error{usage} that lists the known names
+std::int64_t dtype_bytes(DType type, std::int64_t n);    // bytes of n elements; n must be whole blocks for q-types
+
+// bfloat16 and IEEE half as raw bits, so that no compiler or device header is needed here.
+struct bf16 {
+  std::uint16_t bits = 0;
+};
+struct f16 {
+  std::uint16_t bits = 0;
+};
+
+inline float to_float(bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+
+// Round to nearest even; NaN stays NaN (quiet).
+inline bf16 to_bf16(float x) {
+  auto u = std::bit_cast<std::uint32_t>(x);
+  if (std::isnan(x)) return {static_cast<std::uint16_t>((u >> 16) | 0x40u)};
+  return {static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+}
+
+float to_float(f16 x);
+f16 to_f16(float x);  // round to nearest even; overflow gives infinity; NaN stays NaN
+
+// 64-bit sizes that refuse to wrap. `what` names the size in the message. Throw Error{bad_file} on overflow or a
+// negative operand: sizes that overflow come from files.
+inline std::int64_t checked_mul(std::int64_t a, std::int64_t b, std::string_view what) {
+  std::int64_t r = 0;
+  if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &r)) {
+    throw Error(ErrorCode::bad_file, std::string(what),
+                "size " + std::to_string(a) + " x " + std::to_string(b) + " does not fit in 63 bits");
+  }
+  return r;
+}
+inline std::int64_t checked_add(std::int64_t a, std::int64_t b, std::string_view what) {
+  std::int64_t r = 0;
+  if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &r)) {
+    throw Error(ErrorCode::bad_file, std::string(what),
+                "size " + std::to_string(a) + " + " + std::to_string(b) + " does not fit in 63 bits");
+  }
+  return r;
+}
+
+}  // namespace banyan

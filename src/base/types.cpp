@@ -1,0 +1,70 @@
+#include "banyan/types.hpp"
+
+#include <array>
+#include <string>
+#include <utility>
+
+namespace banyan {
+namespace {
+
+struct DTypeInfo {
+  DType type;
+  std::string_view name;
+  std::int64_t block_elements, block_bytes;
+};
+// q8_0: f16 scale + 32 int8. q4_0: f16 scale + 16 bytes. q4_1: f16 scale, f16 minimum + 16 bytes.
+constexpr std::array kDTypes{
+    DTypeInfo{DType::f32, "f32", 1, 4},      DTypeInfo{DType::f16, "f16", 1, 2},    DTypeInfo{DType::bf16, "bf16", 1, 2},
+    DTypeInfo{DType::q8_0, "q8_0", 32, 34}, DTypeInfo{DType::q4_0, "q4_0", 32, 18}, DTypeInfo{DType::q4_1, "q4_1", 32, 20},
+};
+
+const DTypeInfo& info(DType type) { return kDTypes[static_cast<std::size_t>(type)]; }
+
+}  // namespace
+
+std::string_view to_string(DType type) { return info(type).name; }
+
+DType dtype_from_string(std::string_view name) {
+  std::string known;
+  for (const auto& t : kDTypes) {
+    if (t.name == name) return t.type;
+    known += (known.empty() ? "" : ", ") + std::string(t.name);
+  }
+  throw Error(ErrorCode::usage, std::string(name), "unknown element type; known: " + known);
+}
+
+std::int64_t dtype_bytes(DType type, std::int64_t n) {
+  const auto& t = info(type);
+  if (n % t.block_elements != 0) {
+    throw Error(ErrorCode::bad_file, std::string(t.name),
+                std::to_string(n) + " elements are not whole blocks of " + std::to_string(t.block_elements));
+  }
+  return checked_mul(n / t.block_elements, t.block_bytes, t.name);
+}
+
+float to_float(f16 x) {
+  const std::uint32_t sign = (x.bits & 0x8000u) << 16;
+  const std::uint32_t exponent = (x.bits >> 10) & 0x1fu;
+  const std::uint32_t mantissa = x.bits & 0x3ffu;
+  if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  // Zero and subnormals: mantissa * 2^-24 is exact in f32.
+  const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+f16 to_f16(float x) {
+  const auto u = std::bit_cast<std::uint32_t>(x);
+  const auto sign = static_cast<std::uint16_t>((u >> 16) & 0x8000u);
+  if (std::isnan(x)) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
+  const float a = std::fabs(x);
+  if (a >= 65520.0F) return {static_cast<std::uint16_t>(sign | 0x7c00u)};  // rounds to 2^16 or is infinite
+  if (a < 0x1p-14F) {  // subnormal or zero: round a * 2^24 to an integer, ties to even
+    return {static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(a * 0x1p24F)))};
+  }
+  const std::uint32_t v = u & 0x7fffffffu;
+  const std::uint32_t rounded = v + 0xfffu + ((v >> 13) & 1u);
+  return {static_cast<std::uint16_t>(sign | ((rounded - (112u << 23)) >> 13))};
+}
+
+}  // namespace banyan

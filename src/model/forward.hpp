@@ -1,0 +1,54 @@
+// The forward pass over one plan, and the KV bytes it reads and writes. Layer 5, internal.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "banyan/model.hpp"
+#include "banyan/plan.hpp"
+#include "kernels/ops.hpp"
+
+namespace banyan {
+
+// The bytes behind a KvPool: all layers, one KV type. Slot numbers are the pool's.
+class KvStore {
+ public:
+  // Throws Error{out_of_memory} with the sizes.
+  KvStore(kernels::Backend& backend, const ModelConfig& config, DType type, std::int64_t n_slots);
+  ~KvStore();
+  KvStore(const KvStore&) = delete;
+  KvStore& operator=(const KvStore&) = delete;
+
+  kernels::KvView layer(std::int64_t i) const;
+  DType type() const { return type_; }
+  static std::int64_t bytes_per_token(const ModelConfig& config, DType type);
+
+ private:
+  kernels::Backend& backend_;
+  DType type_;
+  std::int64_t n_slots_, n_layers_, n_heads_kv_, head_dim_, layer_bytes_;
+  void* base_ = nullptr;
+};
+
+// Holds the activations of the largest step so far; a step allocates nothing once it has seen its size.
+class Forward {
+ public:
+  // Throws Error{unsupported} if the model is not one that this build can run.
+  Forward(std::shared_ptr<const Model> model, DType kv_type, std::int64_t n_slots);
+  ~Forward();
+
+  // Computes all rows of the plan. Returns logits [plan.logit_rows.size(), vocab_size], valid until the next call.
+  std::span<const float> run(const Plan& plan);
+  // Final hidden state (after the last norm) of the logit rows of the last run, [n_logit_rows, hidden_size].
+  std::span<const float> hidden() const;
+
+  const KvStore& kv() const;
+  // Benches only: skips attention (the "no_attention" mode).
+  void set_skip_attention(bool skip);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace banyan
