@@ -66,25 +66,25 @@ enum class FinishReason : std::uint8_t { stop, eos, length, context, cancelled, 
 std::string_view to_string(FinishReason reason);
 
 struct SampleOptions {
-  std::int64_t n = 1;             // samples of each node
-  std::int64_t max_tokens = -1;   // of each sample; -1: up to the model's context
-  std::vector<std::string> stop;  // the text ends before the first of these
-  bool include_stop = false;      // keep the stop string in text and node
+  std::int64_t n = 1;                  // samples of each node
+  std::int64_t max_tokens = -1;        // of each sample; -1: up to the model's context
+  std::vector<std::string> stop = {};  // the text ends before the first of these
+  bool include_stop = false;           // keep the stop string in text and node
   bool ignore_eos = false;
-  SamplerOptions sampler;
+  SamplerOptions sampler = {};
   std::uint64_t seed = 0;
   // Random streams are keyed by (seed, stream, sample, position). Default stream: a hash of the path's tokens.
-  std::optional<std::uint64_t> stream;
+  std::optional<std::uint64_t> stream = {};
   // Number of the first sample. Default: goes on behind the samples drawn from this node before, so that asking twice
   // gives new samples.
-  std::optional<std::uint64_t> first_sample;
+  std::optional<std::uint64_t> first_sample = {};
   std::int64_t n_logprobs = 0;  // likeliest tokens to report for each position; -1: not even the chosen one's
-  LogitHook hook;               // may be empty
+  LogitHook hook = {};          // may be empty
   std::int32_t priority = 0;    // higher goes first
   // Called with each piece of finished, valid UTF-8 text that can no longer be part of a stop string.
-  std::function<void(std::size_t node_index, std::uint64_t sample, std::string_view text)> on_text;
+  std::function<void(std::size_t node_index, std::uint64_t sample, std::string_view text)> on_text = {};
   // Called when a sample is done, before the others are.
-  std::function<void(std::size_t node_index, const struct Thought&)> on_done;
+  std::function<void(std::size_t node_index, const struct Thought&)> on_done = {};
 };
 
 // A finished sample.
@@ -163,7 +163,9 @@ class Session {
   // --- verbs: await them in a task ------------------------------------------------------------------------------
   // n continuations of each node, in order of (node, sample). A sample that cannot be had (never fits, bad logits, an
   // empty path) is a Thought with an error; the others are not disturbed.
+  // (g++ 12 refuses braced lists of strings or nodes inside a co_await expression: name the options first.)
   Task<std::vector<Thought>> sample(std::vector<Node> nodes, SampleOptions options);
+  Task<std::vector<Thought>> sample(Node node, SampleOptions options);
   // Log-probability of `tokens` behind `node`; the model's own distribution, no temperature.
   Task<Score> score(Node node, std::vector<TokenId> tokens);
   // The k likeliest next tokens, best first.

@@ -225,6 +225,10 @@ Task<std::vector<Thought>> Session::sample(std::vector<Node> nodes, SampleOption
   co_return std::move(wish.thoughts);
 }
 
+Task<std::vector<Thought>> Session::sample(Node node, SampleOptions options) {
+  return sample(std::vector<Node>{std::move(node)}, std::move(options));
+}
+
 Task<Score> Session::score(Node node, std::vector<TokenId> tokens) {
   detail::Lane& l = *lane_of(node.lane_);
   check_tokens(l, tokens);
