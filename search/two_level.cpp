@@ -34,6 +34,7 @@ Task<TwoLevelResult> two_level(Session& session, std::vector<TwoLevelProblem> pr
       sample.n = n;
       sample.first_sample = first;
       sample.stream = hash_stream(problem.id);
+      sample.keep_nodes = options.keep_nodes;
       sample.on_done = [&result, &options, p](std::size_t, const Thought& thought) {
         ++result.n_samples;
         result.n_failed += thought.error ? 1 : 0;

@@ -153,8 +153,9 @@ void Lane::grow_score(Item& item, const StepAnswer& answer) {
 void Lane::finish_sample(Item& item, FinishReason reason) {
   Thought& thought = item.wish->thoughts[item.result];
   thought.finish = reason;
-  thought.node = std::move(item.leaf);
+  Node leaf = std::move(item.leaf);
   item.leaf = Node();
+  if (item.wish->sample.keep_nodes) thought.node = std::move(leaf);
   item.text.finish();
   if (const auto& on_text = item.wish->sample.on_text) {
     if (const auto shown = item.text.take_shown(); !shown.empty()) on_text(thought.parent_index, thought.sample, shown);
