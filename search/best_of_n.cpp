@@ -36,7 +36,9 @@ Task<BestOfNResult> best_of_n(Session& session, Node node, SampleOptions sample,
   if (best.empty() || std::isnan(result.values[best.back()])) {
     throw Error(ErrorCode::bad_input, "best_of_n",
                 "none of the " + std::to_string(result.thoughts.size()) + " samples has a value" +
-                    (result.thoughts.empty() || !result.thoughts[0].error ? "" : std::string("; the first: ") + result.thoughts[0].error->what()));
+                    (result.thoughts.empty() || !result.thoughts[0].error
+                         ? ""
+                         : std::string("; the first: ") + result.thoughts[0].error->what()));
   }
   result.best = best.back();
   co_return result;

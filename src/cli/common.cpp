@@ -1,16 +1,15 @@
 #include "cli/common.hpp"
 
-#include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <fmt/format.h>
 #include <fstream>
 #include <random>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 #include <sstream>
+#include <unistd.h>
 
 namespace banyan::cli {
 
@@ -78,9 +77,9 @@ void catch_interrupts() {
 // --- values --------------------------------------------------------------------------------------------------------
 
 std::int64_t parse_bytes(const std::string& text, const std::string& flag) {
-  static const std::pair<const char*, double> kUnits[] = {{"", 1},       {"K", 0x1p10}, {"KIB", 0x1p10}, {"M", 0x1p20},
-                                                          {"MIB", 0x1p20}, {"G", 0x1p30}, {"GIB", 0x1p30}, {"KB", 1e3},
-                                                          {"MB", 1e6},   {"GB", 1e9}};
+  static const std::pair<const char*, double> kUnits[] = {
+      {"", 1},       {"K", 0x1p10},   {"KIB", 0x1p10}, {"M", 0x1p20}, {"MIB", 0x1p20},
+      {"G", 0x1p30}, {"GIB", 0x1p30}, {"KB", 1e3},     {"MB", 1e6},   {"GB", 1e9}};
   std::size_t used = 0;
   double number = -1;
   try {
@@ -125,7 +124,8 @@ void ModelFlags::add(CLI::App& app) {
   app.add_option("--kv-type", kv_type, "Type of stored keys and values; auto: as --compute")
       ->check(CLI::IsMember({"auto", "f32", "bf16", "f16"}))
       ->capture_default_str();
-  app.add_option("--kv-budget", kv_budget, "Memory for keys and values, e.g. 2GiB; auto: a quarter of what is free, or less")
+  app.add_option("--kv-budget", kv_budget,
+                 "Memory for keys and values, e.g. 2GiB; auto: a quarter of what is free, or less")
       ->capture_default_str();
   app.add_option("-t,--threads", n_threads, "Threads; 0: all cores")->check(CLI::Range(0, 1024))->capture_default_str();
   app.add_option("--max-batch", max_batch, "Samples that decode side by side")
@@ -145,10 +145,11 @@ std::shared_ptr<const Model> ModelFlags::load() const {
   return Model::load(path, options);
 }
 
-void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& model, std::int64_t n_tokens_wanted) const {
-  const DType type = kv_type != "auto"                      ? dtype_from_string(kv_type)
+void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& model,
+                          std::int64_t n_tokens_wanted) const {
+  const DType type = kv_type != "auto"                   ? dtype_from_string(kv_type)
                      : model->compute() == Compute::bf16 ? DType::bf16
-                                                          : DType::f32;
+                                                         : DType::f32;
   const std::int64_t per_token = kv_bytes_per_token(model->config(), type);
   std::int64_t slots = 0;
   if (kv_budget != "auto") {
@@ -175,12 +176,14 @@ void SampleFlags::add(CLI::App& app, std::int64_t default_max_tokens) {
          "-n", [](const std::string&) { throw CLI::ValidationError("-n", "did you mean --max-tokens or --n?"); })
       ->group("");
   app.add_option("--n", n, "Samples of each prompt")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--max-tokens", max_tokens, "Tokens of each sample; -1: up to the model's context")->capture_default_str();
+  app.add_option("--max-tokens", max_tokens, "Tokens of each sample; -1: up to the model's context")
+      ->capture_default_str();
   app.add_option("-s,--seed", seed, "Seed; -1 draws one and records it")->capture_default_str();
   app.add_option("--stop", stop, "Stop string; may be given several times")->take_all();
   app.add_option("--temperature", sampler.temperature, "0 is greedy")->capture_default_str();
   app.add_option("--top-k", sampler.top_k, "0 and -1: off")->capture_default_str();
-  app.add_option("--top-p", sampler.top_p, "Keep the likeliest tokens of this total probability")->capture_default_str();
+  app.add_option("--top-p", sampler.top_p, "Keep the likeliest tokens of this total probability")
+      ->capture_default_str();
   app.add_option("--min-p", sampler.min_p, "Keep tokens of at least this share of the likeliest one's probability")
       ->capture_default_str();
   app.add_option("--repetition-penalty", sampler.repetition_penalty)->capture_default_str();
@@ -191,7 +194,8 @@ void SampleFlags::add(CLI::App& app, std::int64_t default_max_tokens) {
 
 SampleOptions SampleFlags::options() {
   if (seed < -1) throw Error(ErrorCode::usage, "--seed", fmt::format("{}: -1 or a number from 0 on", seed));
-  if (max_tokens < -1) throw Error(ErrorCode::usage, "--max-tokens", fmt::format("{}: -1 (up to the context) or more", max_tokens));
+  if (max_tokens < -1)
+    throw Error(ErrorCode::usage, "--max-tokens", fmt::format("{}: -1 (up to the context) or more", max_tokens));
   if (n < 1) throw Error(ErrorCode::usage, "--n", fmt::format("{}: at least 1", n));
   validate(sampler);
   if (seed == -1) {

@@ -63,8 +63,8 @@ void catch_interrupts();
 // "512MiB", "2G", "1000000" -> bytes. Throws Error{usage}.
 std::int64_t parse_bytes(const std::string& text, const std::string& flag);
 
-void log(const std::string& line);        // to stderr
-void progress(const std::string& line);   // to stderr, overwritten in place, on a terminal only
+void log(const std::string& line);       // to stderr
+void progress(const std::string& line);  // to stderr, overwritten in place, on a terminal only
 void end_progress();
 
 std::string read_file(const std::string& path);  // throws Error{bad_file}

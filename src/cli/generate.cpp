@@ -1,9 +1,8 @@
 // banyan generate: prompts in, samples out as JSON Lines (or as streamed text on a terminal).
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <fstream>
 #include <iostream>
+#include <unistd.h>
 
 #include "banyan/tree_view.hpp"
 #include "cli/common.hpp"
@@ -32,7 +31,8 @@ struct Generate {
   std::vector<Prompt> read_prompt_lines(const std::string& text);
   std::string as_turn(const Tokenizer& tokenizer, const std::string& text) const;
   Task<std::vector<Thought>> one(Session& session, const Prompt& prompt, std::uint64_t stream);
-  void write(const Prompt& prompt, const std::vector<TokenId>& prompt_ids, const std::string& model_name, const Thought& thought);
+  void write(const Prompt& prompt, const std::vector<TokenId>& prompt_ids, const std::string& model_name,
+             const Thought& thought);
   void write_error(const Prompt& prompt, const std::string& message);
   void emit(const nlohmann::ordered_json& record);
   bool streams() const { return out.empty() && isatty(STDOUT_FILENO) != 0 && options.n == 1; }
@@ -150,7 +150,9 @@ int Generate::run() {
   }
   Session session;
   const std::int64_t positions = loaded->config().max_positions;
-  model.add_lane(session, loaded, positions * std::min<std::int64_t>(model.max_batch, options.n * static_cast<std::int64_t>(prompts.size())));
+  model.add_lane(
+      session, loaded,
+      positions * std::min<std::int64_t>(model.max_batch, options.n * static_cast<std::int64_t>(prompts.size())));
 
   std::vector<Job<std::vector<Thought>>> jobs;
   for (std::size_t i = 0; i < prompts.size(); ++i) jobs.push_back(session.start(one(session, prompts[i], i)));
@@ -158,8 +160,8 @@ int Generate::run() {
   while (!interrupted() && session.step()) {
     const auto s = session.stats();
     if (!streams()) {
-      progress(fmt::format("{} samples running, {} waiting of {} · {} tokens · KV {}/{}", s.n_active, s.n_waiting, total,
-                           s.n_generated, s.kv_slots_used, s.kv_slots_total));
+      progress(fmt::format("{} samples running, {} waiting of {} · {} tokens · KV {}/{}", s.n_active, s.n_waiting,
+                           total, s.n_generated, s.kv_slots_used, s.kv_slots_total));
     }
   }
   end_progress();
@@ -174,8 +176,9 @@ int Generate::run() {
   }
   if (!tree.empty()) write_tree_view(session.tree(), loaded->tokenizer().get(), tree);
   const auto s = session.stats();
-  log(fmt::format("{} tokens generated · prompt tokens computed {}, saved {} · attention bytes {:.3g} shared, {:.3g} unshared",
-                  s.n_generated, s.n_prefill_computed, s.n_prefill_saved, s.attention_bytes_shared, s.attention_bytes_unshared));
+  log(fmt::format(
+      "{} tokens generated · prompt tokens computed {}, saved {} · attention bytes {:.3g} shared, {:.3g} unshared",
+      s.n_generated, s.n_prefill_computed, s.n_prefill_saved, s.attention_bytes_shared, s.attention_bytes_unshared));
   return interrupted() ? kInterrupted : n_failed > 0 ? kFailedItems : kDone;
 }
 
@@ -189,11 +192,13 @@ Command add_generate(CLI::App& app) {
   app.add_option("-f,--file", g->file, "Prompts: a text file, or JSON Lines with \"prompt\" and optional \"id\"");
   app.add_option("--out", g->out, "Write JSON Lines here instead of standard output");
   app.add_option("--tree", g->tree, "Draw the tree: NAME.html, NAME.dot or NAME.json");
-  app.add_option("--logprobs", g->n_logprobs, "Report the K likeliest tokens of each position")->check(CLI::Range(1, 1000));
+  app.add_option("--logprobs", g->n_logprobs, "Report the K likeliest tokens of each position")
+      ->check(CLI::Range(1, 1000));
   app.add_flag("--chat", g->chat, "Prompts are user turns of the model's chat template");
   app.add_flag("--parse-special", g->parse_special, "Text that spells a special token becomes that token");
-  app.footer("Examples:\n  banyan generate -m model.gguf -p \"Once upon a time\" --n 4 --seed 1\n"
-             "  banyan generate -m DIR -f prompts.jsonl --n 16 --out samples.jsonl --tree tree.html");
+  app.footer(
+      "Examples:\n  banyan generate -m model.gguf -p \"Once upon a time\" --n 4 --seed 1\n"
+      "  banyan generate -m DIR -f prompts.jsonl --n 16 --out samples.jsonl --tree tree.html");
   return [g] { return g->run(); };
 }
 

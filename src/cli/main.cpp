@@ -1,8 +1,7 @@
 // The command line: subcommands, flag > environment > config file > default, and the one place that prints errors.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <iostream>
 
 #include "cli/common.hpp"
@@ -62,7 +61,8 @@ int run(int argc, char** argv) {
   for (const Entry& e : entries) {
     const bool nested = e.app->get_parent() == code;
     const std::size_t at = nested ? 1 : 0;
-    if (args.size() > at && args[at] == e.app->get_name() && (!nested || args[0] == "code")) add_environment(*e.app, args);
+    if (args.size() > at && args[at] == e.app->get_name() && (!nested || args[0] == "code"))
+      add_environment(*e.app, args);
   }
   std::reverse(args.begin(), args.end());  // as CLI11 wants them
   try {
