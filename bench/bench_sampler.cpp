@@ -1,9 +1,9 @@
 // Time of a draw, per row, beside its floor: the row read once from L2. Two kinds of rows: "peaked" as language models
 // make them (few likely tokens over a low background) and "broad" (normal, sigma 2), where top-p keeps thousands.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <random>
 #include <vector>
 
@@ -12,7 +12,7 @@
 namespace {
 
 using namespace banyan;
-using Clock = std::chrono::steady_clock;
+
 
 constexpr std::int64_t kRows = 16;
 constexpr int kRepeats = 15;
@@ -37,10 +37,10 @@ double measure(const std::vector<std::vector<float>>& rows, const SamplerOptions
   std::vector<double> us;
   std::uint64_t position = 0;
   for (int r = 0; r <= kRepeats; ++r) {
-    const auto begin = Clock::now();
+    const std::clock_t begin = std::clock();
     for (const auto& row : rows) sampler.draw(row, options, {1, 2, 3, position++}, {}, 0, 0, choice);
-    const std::chrono::duration<double, std::micro> t = Clock::now() - begin;
-    if (r > 0) us.push_back(t.count() / static_cast<double>(rows.size()));  // the first warms up
+    const double t_us = 1e6 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    if (r > 0) us.push_back(t_us / static_cast<double>(rows.size()));  // the first warms up
   }
   std::nth_element(us.begin(), us.begin() + kRepeats / 2, us.end());
   return us[kRepeats / 2];

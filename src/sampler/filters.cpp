@@ -10,7 +10,7 @@ namespace banyan::sampling {
 namespace {
 
 // A border of so few candidates is sorted at once.
-constexpr std::int64_t kSortAtOnce = 64;
+constexpr std::int64_t kSortAtOnce = 256;
 
 // Non-negative floats order as their bits do.
 std::uint32_t key_of(float e) { return std::bit_cast<std::uint32_t>(e); }
@@ -34,6 +34,11 @@ void Candidates::reserve(std::int64_t vocab_size) {
   if (std::ssize(ids) >= vocab_size) return;
   ids.resize(vocab_size);
   e.resize(vocab_size);
+}
+
+void Filters::reserve(std::int64_t vocab_size) {
+  values_.reserve(vocab_size);
+  border_.reserve(vocab_size);
 }
 
 void Filters::top_k(const RowKernels& kernels, std::span<const float> row, std::span<const float> block_max,
@@ -72,58 +77,53 @@ void Filters::before_top_p(const RowKernels& kernels, std::span<const float> e, 
 Weight Filters::find_border(const Candidates& c, Weight wanted, std::uint32_t& low, std::uint32_t& high) {
   Weight above = 0;
   low = 0;
-  high = 0;
-  for (std::int64_t i = 0; i < c.n; ++i) high = std::max(high, key_of(c.e[i]));
-  low = high;
-  for (std::int64_t i = 0; i < c.n; ++i) low = std::min(low, key_of(c.e[i]));
+  high = key_of(1.0F);
   std::int64_t count = c.n;
   while (count > kSortAtOnce && low < high) {
     const int shift = std::max(0, static_cast<int>(std::bit_width(high - low)) - kBinBits);
     std::uint32_t bin = (high - low) >> shift;
-    std::fill_n(bin_weight_.begin(), bin + 1, Weight{0});
-    std::fill_n(bin_count_.begin(), bin + 1, std::int64_t{0});
+    std::fill_n(bins_.begin(), bin + 1, Bin{});
     for (std::int64_t i = 0; i < c.n; ++i) {
       const std::uint32_t offset = key_of(c.e[i]) - low;  // wraps below low, so one comparison will do
       if (offset > high - low) continue;
-      bin_weight_[offset >> shift] += weight_of(c.e[i]);
-      ++bin_count_[offset >> shift];
+      Bin& b = bins_[offset >> shift];
+      b.weight += weight_of(c.e[i]);
+      ++b.count;
     }
-    while (bin > 0 && above + bin_weight_[bin] < wanted) above += bin_weight_[bin--];
+    while (bin > 0 && above + bins_[bin].weight < wanted) above += bins_[bin--].weight;
     high = std::min(high, low + ((bin + 1) << shift) - 1);
     low += bin << shift;
-    count = bin_count_[bin];
+    count = bins_[bin].count;
   }
   return above;
 }
 
-void Filters::top_p(std::span<const float> row, Weight wanted, Candidates& c) {
+Weight Filters::top_p(std::span<const float> row, Weight wanted, Candidates& c) {
   std::uint32_t low = 0, high = 0;
   Weight weight = find_border(c, wanted, low, high);
+  keep_if(c, [&](std::int64_t i) { return key_of(c.e[i]) >= low; });
   border_.clear();
   for (std::int64_t i = 0; i < c.n; ++i) {
-    if (key_of(c.e[i]) - low <= high - low) border_.push_back(static_cast<std::int32_t>(i));
+    if (key_of(c.e[i]) <= high) border_.push_back(static_cast<std::int32_t>(i));
   }
   std::sort(border_.begin(), border_.end(), [&](std::int32_t a, std::int32_t b) {
     if (c.e[a] != c.e[b]) return c.e[a] > c.e[b];
     const float x = row[c.ids[a]], y = row[c.ids[b]];
     return x != y ? x > y : a < b;
   });
-  std::size_t n_kept = 0;
-  while (n_kept < border_.size() && (n_kept == 0 || weight < wanted)) weight += weight_of(c.e[border_[n_kept++]]);
-  border_.resize(n_kept);
-  std::sort(border_.begin(), border_.end());
-  auto next = border_.begin();
-  keep_if(c, [&](std::int64_t i) {
-    if (next != border_.end() && *next == i) {
-      ++next;
-      return true;
-    }
-    return key_of(c.e[i]) > high;
-  });
+  auto i = border_.begin();
+  for (; i != border_.end() && (i == border_.begin() || weight < wanted); ++i) weight += weight_of(c.e[*i]);
+  for (; i != border_.end(); ++i) c.e[*i] = 0;
+  return weight;
 }
 
-void Filters::min_p(float floor, Candidates& c) {
-  keep_if(c, [&](std::int64_t i) { return c.e[i] >= floor; });
+Weight Filters::min_p(float floor, Candidates& c) {
+  Weight weight = 0;
+  for (std::int64_t i = 0; i < c.n; ++i) {
+    if (c.e[i] < floor) c.e[i] = 0;
+    weight += weight_of(c.e[i]);
+  }
+  return weight;
 }
 
 }  // namespace banyan::sampling

@@ -1,6 +1,9 @@
 // Body of row_kernels_*.cpp: see row_kernels.hpp. Everything here has internal linkage and nothing comes from standard
 // library templates, so that no code for a newer instruction set can be linked into another file's functions.
 #include <cstring>
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
 
 #include "sampler/row_kernels.hpp"
 
@@ -10,19 +13,21 @@ const RowKernels& BANYAN_ROW_KERNELS();
 
 namespace {
 
-// Compiler vectors: eight floats are one AVX register or two of SSE or NEON.
+// Compiler vectors as wide as a register (g++ takes wider ones apart element by element).
+#ifdef __AVX__
 constexpr int kLanes = 8;
-using Floats = float __attribute__((vector_size(32)));
-using Ints = std::int32_t __attribute__((vector_size(32)));
-using HalfFloats = float __attribute__((vector_size(16)));
-using HalfDoubles = double __attribute__((vector_size(32)));
-using HalfWeights = std::uint64_t __attribute__((vector_size(32)));
-using Bytes = std::int8_t __attribute__((vector_size(8)));
+#else
+constexpr int kLanes = 4;
+#endif
+using Floats = float __attribute__((vector_size(4 * kLanes)));
+using Ints = std::int32_t __attribute__((vector_size(4 * kLanes)));
+using HalfFloats = float __attribute__((vector_size(2 * kLanes)));
+using HalfDoubles = double __attribute__((vector_size(4 * kLanes)));
+using HalfWeights = std::uint64_t __attribute__((vector_size(4 * kLanes)));
 
 constexpr float kInf = __builtin_inff();
 constexpr float kMaxFinite = __FLT_MAX__;
-// exp(-32) * 2^44 = 0.22: the weight is 0 from here on.
-constexpr float kMinExponent = -32.0F;
+constexpr float kMinExponent = -46.0F;
 
 inline Floats load(const float* p) {
   Floats v;
@@ -39,44 +44,57 @@ inline To bits(From v) {
   return r;
 }
 inline bool any(Ints v) {
-  std::uint64_t w[4];
-  std::memcpy(w, &v, sizeof w);
-  return (w[0] | w[1] | w[2] | w[3]) != 0;
+  std::uint64_t words[sizeof v / 8], all = 0;
+  std::memcpy(words, &v, sizeof v);
+  for (const std::uint64_t w : words) all |= w;
+  return all != 0;
+}
+inline Floats max_of(Floats a, Floats b) {  // b where one is NaN
+#ifdef __AVX__
+  return a > b ? a : b;
+#else
+  const Ints first = a > b;
+  return bits<Floats>((bits<Ints>(a) & first) | (bits<Ints>(b) & ~first));
+#endif
 }
 
-// exp(x) for x <= 0; 0 for x below kMinExponent and for NaN (0 * -inf: a masked logit at a huge temperature). Largest
-// relative error measured over [-32, 0]: 1.0e-7; exp(0) is exactly 1.
-// x = n ln2 + r, |r| <= ln2/2; exp(r) = 1 + r + r^2 g(r), g the polynomial through the five Chebyshev nodes. ln2 is in
-// two parts; n (6 bits) times the first (10 bits) is exact. Adding 1.5 * 2^23 rounds to a whole number.
-inline Floats exp_of(Floats x) {
-  const Ints live = x >= kMinExponent;
-  x = bits<Floats>(bits<Ints>(x) & live);
-  const Floats shifted = x * 1.44269504F + 12582912.0F;
-  const Floats n = shifted - 12582912.0F;
-  const Floats r = (x - n * 0.6923828125F) - n * 0.000764368044F;
-  Floats g = r * 0.00139261759F + 0.00836317334F;
-  g = g * r + 0.0416665561F;
-  g = g * r + 0.166665778F;
-  g = g * r + 0.5F;
-  const Floats e = (r * r * g + r) + 1.0F;
-  const Ints scaled = bits<Ints>(e) + (bits<Ints>(shifted) << 23);  // the constant's own bits are shifted out
-  return bits<Floats>(scaled & live);
+// 2^t for t <= 0; 2^-46, whose weight is 0, for t below that and for NaN (a mask at a huge temperature: -inf * 0).
+// Largest relative error measured over [-46, 0]: 1.1e-7; exp2(0) is exactly 1.
+// t = n + f, |f| <= 1/2; 2^f = 1 + f g(f), g the polynomial through the six Chebyshev nodes. Adding 1.5 * 2^23 rounds
+// to a whole number and leaves it in the low bits; the shift pushes the constant's own bits out.
+inline Floats exp2_of(Floats t) {
+  t = max_of(t, splat(kMinExponent));
+  const Floats shifted = t + 12582912.0F;
+  const Floats f = t - (shifted - 12582912.0F);
+  const Floats f2 = f * f;
+  const Floats low = (f * 0.240226507F + 0.693147182F) + f2 * (f * 0.00961808302F + 0.0555035695F);
+  const Floats g = low + (f2 * f2) * (f * 0.000154531634F + 0.00133908633F);
+  return bits<Floats>(bits<Ints>(f * g + 1.0F) + (bits<Ints>(shifted) << 23));
 }
 
-struct WeightSum {
+// Plain __builtin_convertvector goes through memory in g++ 12.
+inline HalfDoubles widen(const float* p) {
+  HalfFloats v;
+  std::memcpy(&v, p, sizeof v);
+#ifdef __AVX__
+  return (HalfDoubles)_mm256_cvtps_pd((__m128)v);
+#else
+  return __builtin_convertvector(v, HalfDoubles);
+#endif
+}
+
+// The weights of e [kBlock]. The magic bits wrap around in the sum, and out again at its end.
+inline Weight block_sum(const float* e) {
   HalfWeights low{}, high{};
-  void add(Floats e) {
-    const HalfFloats a = __builtin_shufflevector(e, e, 0, 1, 2, 3);
-    const HalfFloats b = __builtin_shufflevector(e, e, 4, 5, 6, 7);
-    low += bits<HalfWeights>(__builtin_convertvector(a, HalfDoubles) + kWeightMagic);
-    high += bits<HalfWeights>(__builtin_convertvector(b, HalfDoubles) + kWeightMagic);
+  for (int i = 0; i < kBlock; i += kLanes) {
+    low += bits<HalfWeights>(widen(e + i) + kWeightMagic);
+    high += bits<HalfWeights>(widen(e + i + kLanes / 2) + kWeightMagic);
   }
-  // Of n added elements. The magic bits wrap around in the sum, and out again here.
-  Weight sum(std::uint64_t n) const {
-    const HalfWeights s = low + high;
-    return s[0] + s[1] + s[2] + s[3] - n * kWeightMagicBits;
-  }
-};
+  low += high;
+  Weight sum = 0;
+  for (int lane = 0; lane < kLanes / 2; ++lane) sum += low[lane];
+  return sum - kBlock * kWeightMagicBits;
+}
 
 // Calls f(block index, pointer to kBlock elements, number of real ones); the last block is filled up with -inf.
 template <typename F>
@@ -97,7 +115,7 @@ bool block_max(const float* x, std::int64_t n, float* out) {
     for (int i = 0; i < kBlock; i += kLanes) {
       const Floats v = load(p + i);
       good &= v <= kMaxFinite;
-      m = v > m ? v : m;
+      m = max_of(v, m);
     }
     float best = m[0];
     for (int lane = 1; lane < kLanes; ++lane) best = m[lane] > best ? m[lane] : best;
@@ -106,33 +124,37 @@ bool block_max(const float* x, std::int64_t n, float* out) {
   return !any(~good);
 }
 
-Weight weigh(const float* x, std::int64_t n, float max, float inv_t, float floor, float* e, Weight* block_weight) {
+Weight weigh(const float* x, std::int64_t n, float max, float scale, float floor, float* e, Weight* block_weight) {
   Weight total = 0;
   for_blocks(x, n, [&](std::int64_t b, const float* p, std::int64_t n_real) {
     float local[kBlock];
     float* const to = n_real == kBlock ? e + b * kBlock : local;
-    WeightSum sum;
     for (int i = 0; i < kBlock; i += kLanes) {
-      Floats v = exp_of((load(p + i) - max) * inv_t);
-      v = bits<Floats>(bits<Ints>(v) & (v >= floor));
-      sum.add(v);
-      store(to + i, v);
+      const Floats v = exp2_of((load(p + i) - max) * scale);
+      store(to + i, bits<Floats>(bits<Ints>(v) & (v >= floor)));
     }
-    for (std::int64_t i = 0; i < n_real && to == local; ++i) e[b * kBlock + i] = local[i];
-    block_weight[b] = sum.sum(kBlock);
+    block_weight[b] = block_sum(to);
     total += block_weight[b];
+    for (std::int64_t i = 0; i < n_real && to == local; ++i) e[b * kBlock + i] = local[i];
   });
   return total;
 }
 
-Weight total(const float* x, std::int64_t n, float max) {
-  Weight all = 0;
+double exp_sum(const float* x, std::int64_t n, float max) {
+  constexpr int kSums = 8;  // of floats in a block, of doubles over blocks: part of the result, whatever kLanes is
+  double sums[kSums] = {};
   for_blocks(x, n, [&](std::int64_t, const float* p, std::int64_t) {
-    WeightSum sum;
-    for (int i = 0; i < kBlock; i += kLanes) sum.add(exp_of(load(p + i) - max));
-    all += sum.sum(kBlock);
+    Floats block[kSums / kLanes] = {};
+    for (int i = 0; i < kBlock; i += kSums) {
+      for (int j = 0; j < kSums / kLanes; ++j) block[j] += exp2_of((load(p + i + j * kLanes) - max) * kLog2E);
+    }
+    float lanes[kSums];
+    std::memcpy(lanes, block, sizeof lanes);
+    for (int j = 0; j < kSums; ++j) sums[j] += static_cast<double>(lanes[j]);
   });
-  return all;
+  double sum = 0;
+  for (const double s : sums) sum += s;
+  return sum;
 }
 
 std::int64_t gather(const float* x, std::int64_t n, float bound, std::int32_t* ids) {
@@ -152,7 +174,7 @@ std::int64_t gather(const float* x, std::int64_t n, float bound, std::int32_t* i
 }  // namespace
 
 const RowKernels& BANYAN_ROW_KERNELS() {
-  static constexpr RowKernels kKernels{BANYAN_ROW_KERNELS_NAME, block_max, weigh, total, gather};
+  static constexpr RowKernels kKernels{BANYAN_ROW_KERNELS_NAME, block_max, weigh, exp_sum, gather};
   return kKernels;
 }
 

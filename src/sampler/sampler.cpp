@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
+#include <numbers>
 
 #include "sampler/filters.hpp"
 #include "sampler/penalties.hpp"
@@ -71,6 +72,7 @@ struct Sampler::Scratch {
 void Sampler::Scratch::reserve(std::int64_t vocab_size) {
   if (std::ssize(e) >= vocab_size) return;
   candidates.reserve(vocab_size);
+  filters.reserve(vocab_size);
   penalised.resize(vocab_size);
   e.resize(vocab_size);
   block_max.resize(n_blocks(vocab_size));
@@ -116,10 +118,10 @@ Support Sampler::Scratch::weigh(const Row& row, const SamplerOptions& options) {
     return {false, weight_of(1)};
   }
   const bool use_top_k = options.top_k > 0 && options.top_k < n, use_top_p = options.top_p < 1;
-  const auto inv_t = static_cast<float>(1 / options.temperature);
+  const auto scale = static_cast<float>(std::numbers::log2e / options.temperature);
   const auto floor = static_cast<float>(options.min_p);
   if (!use_top_k && !use_top_p) {
-    return {true, kernels.weigh(row.logits.data(), n, row.max, inv_t, floor, e.data(), block_weight.data())};
+    return {true, kernels.weigh(row.logits.data(), n, row.max, scale, floor, e.data(), block_weight.data())};
   }
 
   Weight total = 0;
@@ -128,21 +130,19 @@ Support Sampler::Scratch::weigh(const Row& row, const SamplerOptions& options) {
                   candidates);
     for (std::int64_t i = 0; i < candidates.n; ++i) candidates.e[i] = row.logits[candidates.ids[i]];
     total =
-        kernels.weigh(candidates.e.data(), candidates.n, row.max, inv_t, 0, candidates.e.data(), block_weight.data());
+        kernels.weigh(candidates.e.data(), candidates.n, row.max, scale, 0, candidates.e.data(), block_weight.data());
   } else {
-    total = kernels.weigh(row.logits.data(), n, row.max, inv_t, 0, e.data(), block_weight.data());
+    total = kernels.weigh(row.logits.data(), n, row.max, scale, 0, e.data(), block_weight.data());
   }
   if (use_top_p) {
     const auto wanted = std::min(total, static_cast<Weight>(std::ceil(options.top_p * static_cast<double>(total))));
     if (!use_top_k) {
       Filters::before_top_p(kernels, {e.data(), static_cast<std::size_t>(n)}, total, wanted, candidates);
     }
-    filters.top_p(row.logits, wanted, candidates);
+    total = filters.top_p(row.logits, wanted, candidates);
   }
-  Filters::min_p(floor, candidates);
-  Support support;
-  for (std::int64_t i = 0; i < candidates.n; ++i) support.total += weight_of(candidates.e[i]);
-  return support;
+  if (floor > 0) total = Filters::min_p(floor, candidates);
+  return {false, total};
 }
 
 // Inverse of the cumulative distribution in id order: the first token with cumulative weight > u * total.
@@ -163,8 +163,7 @@ TokenId Sampler::Scratch::draw(const Support& support, std::uint64_t bits) const
 
 // ln sum exp(logit - max)
 double Sampler::Scratch::log_sum(const Row& row) const {
-  const Weight total = kernels.total(row.logits.data(), std::ssize(row.logits), row.max);
-  return std::log(std::ldexp(static_cast<double>(total), -kWeightBits));
+  return std::log(kernels.exp_sum(row.logits.data(), std::ssize(row.logits), row.max));
 }
 
 // Sets the ids and, in place of log-probabilities, the logits. Needs block_max of the row.
