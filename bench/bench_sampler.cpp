@@ -13,7 +13,6 @@ namespace {
 
 using namespace banyan;
 
-
 constexpr std::int64_t kRows = 16;
 constexpr int kRepeats = 15;
 
@@ -61,8 +60,8 @@ int main() {
     for (const bool peaked : {true, false}) {
       const auto rows = make_rows(vocab_size, peaked);
       for (const auto& [name, options] : modes) {
-        std::printf("%-10lld %-8s %-38s %10.1f\n", static_cast<long long>(vocab_size), peaked ? "peaked" : "broad", name,
-                    measure(rows, options));
+        std::printf("%-10lld %-8s %-38s %10.1f\n", static_cast<long long>(vocab_size), peaked ? "peaked" : "broad",
+                    name, measure(rows, options));
       }
     }
   }

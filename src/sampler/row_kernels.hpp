@@ -21,7 +21,7 @@ struct RowKernels {
   // block_max [n_blocks(n)] = maximum of each block of x [n]. Returns false if there is a NaN or +inf (maxima are then
   // meaningless). -inf is legal.
   bool (*block_max)(const float* x, std::int64_t n, float* block_max);
-  // e [n] = 2^((x - max) * scale), 0 where it is below `floor`, at least 2^-46 elsewhere (weight 0); block_weight
+  // e [n] = 2^((x - max) * scale), 0 where it is below `floor`, at least 2^-126 elsewhere; block_weight
   // [n_blocks(n)] = sum of the weights of each block; returns their total. x may be e. x <= max, max finite; scale is
   // log2(e) / T.
   Weight (*weigh)(const float* x, std::int64_t n, float max, float scale, float floor, float* e, Weight* block_weight);
