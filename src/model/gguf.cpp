@@ -40,6 +40,8 @@ constexpr std::uint64_t type_bytes(GgufType type) {
   return 0;
 }
 
+constexpr std::uint64_t in_steps(std::uint64_t n, std::uint64_t step) { return (n + step - 1) / step * step; }
+
 template <typename T>
 T load(const std::byte* p) {
   T value;
@@ -139,9 +141,7 @@ class GgufFile::Cursor {
       throw error(field, fmt::format("count {} cannot fit in the {} bytes that are left", n, remaining()));
     }
   }
-  void align(std::uint64_t alignment) {
-    at_ = std::min<std::uint64_t>((at_ + alignment - 1) / alignment * alignment, bytes_.size());
-  }
+  void align(std::uint64_t alignment) { at_ = std::min<std::uint64_t>(in_steps(at_, alignment), bytes_.size()); }
   std::span<const std::byte> rest() const { return bytes_.subspan(at_); }
 
   Error error(std::string_view field, const std::string& message) const {
@@ -245,12 +245,12 @@ void GgufFile::read_tensors(Cursor& in, std::uint64_t n_tensors) {
                               "the offset is wrong",
                               offset, bytes, data.size()));
     }
-    if (offset < end) {
+    if (offset != end) {
       throw Error(ErrorCode::bad_file, tensor->where,
-                  fmt::format("offset {} lies inside the tensor before it, which ends at {}", offset, end));
+                  fmt::format("its offset is {}, but the tensor before it ends at {}", offset, end));
     }
     tensor->data = data.data() + offset;
-    end = offset + bytes;
+    end = in_steps(offset + bytes, static_cast<std::uint64_t>(alignment));
   }
 }
 
