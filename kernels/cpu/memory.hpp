@@ -26,6 +26,10 @@ class Scratch {
   T* reserve(std::int64_t n) {
     return static_cast<T*>(reserve_bytes(n * static_cast<std::int64_t>(sizeof(T))));
   }
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(data_);
+  }
 
  private:
   void* reserve_bytes(std::int64_t bytes);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 #include <fmt/format.h>
+#include <utility>
 
 #include "model/weights.hpp"
 

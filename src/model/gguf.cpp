@@ -40,6 +40,8 @@ constexpr std::uint64_t type_bytes(GgufType type) {
   return 0;
 }
 
+constexpr std::uint64_t in_steps(std::uint64_t n, std::uint64_t step) { return (n + step - 1) / step * step; }
+
 template <typename T>
 T load(const std::byte* p) {
   T value;
@@ -139,9 +141,7 @@ class GgufFile::Cursor {
       throw error(field, fmt::format("count {} cannot fit in the {} bytes that are left", n, remaining()));
     }
   }
-  void align(std::uint64_t alignment) {
-    at_ = std::min<std::uint64_t>((at_ + alignment - 1) / alignment * alignment, bytes_.size());
-  }
+  void align(std::uint64_t alignment) { at_ = std::min<std::uint64_t>(in_steps(at_, alignment), bytes_.size()); }
   std::span<const std::byte> rest() const { return bytes_.subspan(at_); }
 
   Error error(std::string_view field, const std::string& message) const {
@@ -211,7 +211,7 @@ void GgufFile::read_tensors(Cursor& in, std::uint64_t n_tensors) {
   if (alignment < 1 || alignment > kMaxAlignment || !std::has_single_bit(static_cast<std::uint64_t>(alignment))) {
     throw key_error("general.alignment", fmt::format("{} is not a power of two up to {}", alignment, kMaxAlignment));
   }
-  std::vector<std::pair<std::uint64_t, Tensor*>> by_offset;
+  std::vector<std::pair<std::uint64_t, Tensor*>> in_order;
   for (std::uint64_t i = 0; i < n_tensors; ++i) {
     const std::string name(in.read_name(fmt::format("name of tensor {}", i)));
     const std::string field = fmt::format("tensor '{}'", name);
@@ -230,14 +230,15 @@ void GgufFile::read_tensors(Cursor& in, std::uint64_t n_tensors) {
     }
     const auto [entry, added] = tensors_.emplace(name, std::move(tensor));
     if (!added) throw in.error(field, "stands in the file twice");
-    by_offset.emplace_back(offset, &entry->second);
+    in_order.emplace_back(offset, &entry->second);
   }
 
-  in.align(static_cast<std::uint64_t>(alignment));
+  const auto step = static_cast<std::uint64_t>(alignment);
+  in.align(step);
   const auto data = in.rest();
-  std::ranges::sort(by_offset);
-  std::uint64_t end = 0;
-  for (const auto& [offset, tensor] : by_offset) {
+  std::uint64_t end = 0;  // of the tensor before, padded
+  const std::string* before = nullptr;
+  for (const auto& [offset, tensor] : in_order) {
     const auto bytes = static_cast<std::uint64_t>(tensor->bytes);
     if (offset > data.size() || bytes > data.size() - offset) {
       throw Error(ErrorCode::bad_file, tensor->where,
@@ -245,12 +246,14 @@ void GgufFile::read_tensors(Cursor& in, std::uint64_t n_tensors) {
                               "the offset is wrong",
                               offset, bytes, data.size()));
     }
-    if (offset < end) {
+    if (offset != end) {
       throw Error(ErrorCode::bad_file, tensor->where,
-                  fmt::format("offset {} lies inside the tensor before it, which ends at {}", offset, end));
+                  fmt::format("its offset is {}, but the data before it end at {} ({})", offset, end,
+                              before == nullptr ? "it is the first" : *before));
     }
     tensor->data = data.data() + offset;
-    end = offset + bytes;
+    end = in_steps(offset + bytes, step);
+    before = &tensor->where;
   }
 }
 

@@ -8,7 +8,7 @@
 //     magic "GGUF" | u32 version | u64 n_tensors | u64 n_keys
 //     n_keys    x  string key | u32 type | value          (string: u64 length, bytes;  array: u32 type, u64 n, values)
 //     n_tensors x  string name | u32 n_dims | u64 dims, innermost first | u32 type | u64 offset
-//     padding to `general.alignment` | tensor data
+//     padding to `general.alignment` | tensor data in the same order, each padded likewise
 //
 // Views that are handed out (strings, tensors) point into the mapped file and live as long as the GgufFile.
 #pragma once
