@@ -24,7 +24,7 @@ std::vector<TokenId> VocabTokenizer::encode(std::string_view text, const EncodeO
 
   const SpecialMatcher& matcher = options.parse_special ? special_too_ : always_;
   std::size_t begin = 0;
-  bool opens = true;
+  bool opens = options.first;
   while (const auto hit = matcher.find(text, begin)) {
     if (hit->begin > begin) encode_text(text.substr(begin, hit->begin - begin), opens, ids);
     ids.push_back(hit->id);

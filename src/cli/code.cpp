@@ -1,0 +1,374 @@
+// banyan code sample | eval | merge: APPS-style sampling and scoring, generation and evaluation apart.
+#include <chrono>
+#include <filesystem>
+#include <fmt/format.h>
+#include <iostream>
+#include <set>
+#include <stop_token>
+
+#include "banyan/code/evaluate.hpp"
+#include "banyan/code/extract.hpp"
+#include "banyan/code/problems.hpp"
+#include "banyan/code/prompts.hpp"
+#include "banyan/code/samples.hpp"
+#include "banyan/code/score.hpp"
+#include "banyan/search/two_level.hpp"
+#include "banyan/tree_view.hpp"
+#include "cli/common.hpp"
+
+namespace banyan::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// "out/samples.jsonl" + "run" -> "out/samples.run.json"
+std::string beside(const std::string& path, const char* what) {
+  return std::filesystem::path(path).replace_extension(std::string(".") + what + ".json").string();
+}
+
+void make_parent(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty()) std::filesystem::create_directories(parent);
+}
+
+struct ProblemFlags {
+  std::string path, difficulty;
+  std::int64_t limit = -1;
+
+  void add(CLI::App& app) {
+    app.add_option("--problems", path, "APPS directory, or HumanEval JSON Lines (plain or .gz)")->required();
+    app.add_option("--difficulty", difficulty, "Only problems of this difficulty");
+    app.add_option("--limit", limit, "Only the first so many problems")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  }
+  code::ProblemSet load(bool with_tests) const {
+    auto set = code::load_problems(path, {.difficulty = difficulty, .limit = limit, .with_tests = with_tests});
+    for (const Error& e : set.errors) log(fmt::format("left out: {}", e.what()));
+    return set;
+  }
+};
+
+// --- code sample ---------------------------------------------------------------------------------------------------
+
+struct CodeSample {
+  ModelFlags model;
+  SampleFlags sample;
+  ProblemFlags problems;
+  std::string out, style = "auto", few_shot, extract = "auto", shard = "1/1", tree;
+  bool resume = false;
+
+  code::ProblemSet set;
+  SampleOptions options;
+  code::PromptStyle prompt_style = code::PromptStyle::apps;
+  std::string model_name;
+  std::int64_t n_failed = 0, n_done = 0;
+  Clock::time_point begin;
+
+  int run();
+  void keep_shard();
+  search::TwoLevelOptions make_options(const Model& loaded, code::JsonLinesWriter& writer);
+  std::vector<search::TwoLevelProblem> make_problems(const Model& loaded, std::string& root, std::int64_t& n_total);
+  void write(code::JsonLinesWriter& writer, std::size_t problem, const Thought& thought);
+  void show_progress(const LaneStats& stats, std::int64_t n_total) const;
+  void write_run_file(const LaneStats& stats, double load_s) const;
+};
+
+// Keeps every n-th problem, from the i-th on, of "i/n".
+void CodeSample::keep_shard() {
+  std::size_t i = 0, n = 0;
+  char rest = 0;
+  if (std::sscanf(shard.c_str(), "%zu/%zu%c", &i, &n, &rest) != 2 || i < 1 || i > n) {
+    throw Error(ErrorCode::usage, "--shard", fmt::format("'{}' is not i/n with 1 <= i <= n", shard));
+  }
+  std::vector<code::CodeProblem> mine;
+  for (std::size_t p = i - 1; p < set.problems.size(); p += n) mine.push_back(std::move(set.problems[p]));
+  set.problems = std::move(mine);
+}
+
+std::vector<search::TwoLevelProblem> CodeSample::make_problems(const Model& loaded, std::string& root,
+                                                               std::int64_t& n_total) {
+  const auto shots = few_shot.empty() ? std::vector<code::FewShot>{} : code::load_few_shot(few_shot);
+  const std::string chat_template =
+      prompt_style == code::PromptStyle::chat ? chat_template_name(loaded.tokenizer()->spec().chat_template) : "";
+  const auto done = resume ? code::done_samples(out) : std::set<code::SampleKey>{};
+  std::vector<search::TwoLevelProblem> list;
+  for (const auto& p : set.problems) {
+    const auto prompt = code::make_prompt(prompt_style, shots, p, chat_template);
+    root = prompt.root;
+    search::TwoLevelProblem problem{p.task_id, prompt.problem, {}};
+    for (std::int64_t k = 0; k < sample.n; ++k) {
+      if (!done.contains({p.task_id, k})) problem.samples.push_back(static_cast<std::uint64_t>(k));
+    }
+    n_total += static_cast<std::int64_t>(problem.samples.size());
+    list.push_back(std::move(problem));
+  }
+  if (!done.empty()) log(fmt::format("{} samples are in {} already", done.size(), out));
+  return list;
+}
+
+void CodeSample::write(code::JsonLinesWriter& writer, std::size_t p, const Thought& t) {
+  ++n_done;
+  if (t.error) {
+    ++n_failed;
+    log(fmt::format("{}, sample {}: {}", set.problems[p].task_id, t.sample, t.error->what()));
+    return;  // not in the file: a resumed run tries it again
+  }
+  code::SampleRecord r;
+  r.task_id = set.problems[p].task_id;
+  r.sample_id = static_cast<std::int64_t>(t.sample);
+  r.completion = code::extract_program(t.text, code::extract_mode(extract), set.problems[p].kind);
+  r.text = t.text;
+  r.n_tokens = static_cast<std::int64_t>(t.tokens.size());
+  r.finish_reason = to_string(t.finish);
+  r.cumulative_logprob = t.cumulative_logprob;
+  r.seed = options.seed;
+  r.model = model_name;
+  r.version = version();
+  r.extra_json = nlohmann::ordered_json{{"sampler", to_json(options.sampler)}}.dump();
+  writer.append(code::to_json_line(r));
+}
+
+void CodeSample::show_progress(const LaneStats& s, std::int64_t n_total) const {
+  const double seconds = seconds_since(begin);
+  const double left = n_done > 0 ? seconds / static_cast<double>(n_done) * static_cast<double>(n_total - n_done) : 0;
+  progress(fmt::format(
+      "samples {}/{} · {:.0f} tokens/s · {} decoding · KV {:.0f} % · ETA {:.0f} s", n_done, n_total,
+      static_cast<double>(s.n_generated) / seconds, s.n_active,
+      100.0 * static_cast<double>(s.kv_slots_used) / static_cast<double>(std::max<std::int64_t>(1, s.kv_slots_total)),
+      left));
+}
+
+// What the run took, beside the samples, for the evaluation's summary; a resumed run adds to what stands there.
+void CodeSample::write_run_file(const LaneStats& s, double load_s) const {
+  const std::string path = beside(out, "run");
+  nlohmann::ordered_json now{{"n_generated", s.n_generated},
+                             {"n_prefill_computed", s.n_prefill_computed},
+                             {"n_prefill_saved", s.n_prefill_saved},
+                             {"n_recomputed", s.n_recomputed},
+                             {"attention_bytes_shared", s.attention_bytes_shared},
+                             {"attention_bytes_unshared", s.attention_bytes_unshared},
+                             {"load_s", load_s},
+                             {"sample_wall_s", seconds_since(begin)},
+                             {"gather_s", s.gather_ms / 1e3},
+                             {"plan_s", s.plan_ms / 1e3},
+                             {"forward_s", s.forward_ms / 1e3},
+                             {"sampler_s", s.sample_ms / 1e3},
+                             {"grow_s", s.grow_ms / 1e3}};
+  if (resume && std::filesystem::exists(path)) {
+    const auto before = nlohmann::json::parse(read_file(path), nullptr, false);
+    for (auto& [key, value] : now.items()) {
+      if (before.is_object() && before.contains(key) && before[key].is_number()) {
+        if (value.is_number_float()) {
+          value = value.get<double>() + before[key].get<double>();
+        } else {
+          value = value.get<std::int64_t>() + before[key].get<std::int64_t>();
+        }
+      }
+    }
+  }
+  code::write_file_atomically(path, now.dump(1) + "\n");
+}
+
+search::TwoLevelOptions CodeSample::make_options(const Model& loaded, code::JsonLinesWriter& writer) {
+  search::TwoLevelOptions o;
+  o.sample = options;
+  o.sample.n_logprobs = -1;
+  for (const auto& stop : code::stop_strings(prompt_style)) o.sample.stop.push_back(stop);
+  o.parse_special = prompt_style == code::PromptStyle::chat;
+  o.keep_nodes = !tree.empty();
+  o.on_sample = [this, &writer](std::size_t p, const Thought& t) { write(writer, p, t); };
+  model_name = loaded.config().name;
+  return o;
+}
+
+int CodeSample::run() {
+  options = sample.options();
+  code::extract_mode(extract);
+  set = problems.load(/*with_tests=*/false);
+  keep_shard();
+  const bool all_humaneval = !set.problems.empty() && set.problems[0].kind == code::ProblemKind::humaneval;
+  prompt_style = code::prompt_style(style != "auto" ? style : all_humaneval ? "humaneval" : "apps");
+  const auto load_begin = Clock::now();
+  const auto loaded = model.load();
+  if (!loaded->tokenizer()) throw Error(ErrorCode::bad_file, model.path, "holds no tokenizer");
+  const double load_s = seconds_since(load_begin);
+
+  std::string root;
+  std::int64_t n_total = 0;
+  auto list = make_problems(*loaded, root, n_total);
+  make_parent(out);
+  code::JsonLinesWriter writer(out, resume);
+  auto two_level_options = make_options(*loaded, writer);
+  two_level_options.root = root;
+
+  Session session;
+  const std::int64_t longest = options.max_tokens < 0 ? loaded->config().max_positions : options.max_tokens;
+  model.add_lane(session, loaded,
+                 std::max<std::int64_t>(loaded->config().max_positions, 4096) + (longest + 1024) * model.max_batch);
+  begin = Clock::now();
+  auto job = session.start(search::two_level(session, std::move(list), std::move(two_level_options)));
+  while (!interrupted() && session.step()) show_progress(session.stats(), n_total);
+  end_progress();
+  const LaneStats s = session.stats();
+  write_run_file(s, load_s);
+  const double seconds = seconds_since(begin);
+  log(fmt::format(
+      "{} samples of {} problems in {:.1f} s · {} tokens, {:.0f}/s · prompt tokens computed {}, saved {} · "
+      "attention read {:.3g} GB, unshared it would be {:.3g} GB",
+      n_done, set.problems.size(), seconds, s.n_generated, static_cast<double>(s.n_generated) / seconds,
+      s.n_prefill_computed, s.n_prefill_saved, s.attention_bytes_shared / 1e9, s.attention_bytes_unshared / 1e9));
+  if (interrupted()) {
+    log("interrupted: what is complete is written; --resume goes on");
+    return kInterrupted;
+  }
+  const auto result = job.result();
+  if (!tree.empty()) write_tree_view(session.tree(), loaded->tokenizer().get(), tree);
+  return n_failed > 0 || !set.errors.empty() ? kFailedItems : kDone;
+}
+
+// --- code eval -----------------------------------------------------------------------------------------------------
+
+struct CodeEval {
+  ProblemFlags problems;
+  std::string samples, out;
+  std::vector<std::int64_t> ks{1, 10, 100}, ns;
+  bool resume = false;
+  int n_workers = 0;
+  std::int64_t time_ms = 0, memory_mb = 1024;
+
+  int run();
+  void print(const std::vector<code::ScoreGroup>& groups) const;
+};
+
+std::string percent(const std::optional<double>& x) { return x ? fmt::format("{:.1f} %", 100 * *x) : "n/a"; }
+
+void CodeEval::print(const std::vector<code::ScoreGroup>& groups) const {
+  fmt::print("{:<28} {:>8} {:>8} {:>7}", "", "problems", "samples", "solved");
+  for (const auto k : ks) fmt::print(" {:>9}", fmt::format("pass@{}", k));
+  for (const auto n : ns) fmt::print(" {:>9}", fmt::format("{}@k", n));
+  fmt::print(" {:>9} {:>9}\n", "strict", "tests");
+  for (const auto& g : groups) {
+    fmt::print("{:<28} {:>8} {:>8} {:>7}", g.name, g.n_problems, g.n_samples, g.n_solved);
+    for (const auto& p : g.pass_at_k) fmt::print(" {:>9}", percent(p.value));
+    for (const auto n : ns) {
+      // Of the ks that were asked for, the largest at which there is a value.
+      std::optional<double> value;
+      for (const auto& a : g.n_at_k) {
+        if (a.n == n && a.value) value = a.value;
+      }
+      fmt::print(" {:>9}", percent(value));
+    }
+    fmt::print(" {:>9} {:>9}\n", percent(g.strict_accuracy), percent(g.test_case_average));
+  }
+}
+
+int CodeEval::run() {
+  const auto set = problems.load(/*with_tests=*/true);
+  auto file = code::read_samples(samples);
+  for (const Error& e : file.errors) log(fmt::format("left out: {}", e.what()));
+  const code::Sandbox sandbox;
+  log(sandbox.description());
+  code::EvalOptions options;
+  options.out = out;
+  options.resume = resume;
+  options.n_workers = n_workers;
+  options.time_ms = time_ms;
+  options.limits.memory_bytes = memory_mb << 20;
+  std::stop_source stop;
+  options.stop = stop.get_token();
+  if (!out.empty()) make_parent(out);
+  const auto report = code::evaluate(sandbox, set.problems, file.samples, options, [&](const code::EvalProgress& p) {
+    if (interrupted()) stop.request_stop();
+    progress(fmt::format("evaluated {}/{} · {} right · {:.0f} s", p.n_done, p.n_total, p.n_accepted, p.seconds));
+  });
+  end_progress();
+  for (const Error& e : report.errors) log(fmt::format("left out: {}", e.what()));
+
+  const auto groups = code::score(report.results, set.problems, ks, ns);
+  print(groups);
+  nlohmann::ordered_json summary = nlohmann::ordered_json::parse(code::to_json(groups));
+  summary["comparators"] = {{"headline", "apps"}, {"second", "strict"}};
+  summary["eval_wall_s"] = report.seconds;
+  summary["n_programs_run"] = report.n_programs_run;
+  if (const std::string run_file = beside(samples, "run"); std::filesystem::exists(run_file)) {
+    summary["run"] = nlohmann::ordered_json::parse(read_file(run_file), nullptr, false);
+    if (const auto& r = summary["run"]; r.is_object()) {
+      fmt::print(
+          "tokens generated {} in {:.1f} s · prompt tokens computed {}, saved by sharing {} · attention bytes {:.3g} "
+          "shared, {:.3g} unshared\n",
+          r.value("n_generated", std::int64_t{0}), r.value("sample_wall_s", 0.0),
+          r.value("n_prefill_computed", std::int64_t{0}), r.value("n_prefill_saved", std::int64_t{0}),
+          r.value("attention_bytes_shared", 0.0), r.value("attention_bytes_unshared", 0.0));
+    }
+  }
+  if (!out.empty()) code::write_file_atomically(beside(out, "summary"), summary.dump(1) + "\n");
+  if (!report.complete) return kInterrupted;
+  return file.errors.empty() && report.errors.empty() && set.errors.empty() ? kDone : kFailedItems;
+}
+
+}  // namespace
+
+Command add_code_sample(CLI::App& app) {
+  auto c = std::make_shared<CodeSample>();
+  c->model.add(app);
+  c->sample.add(app, 512);
+  c->sample.sampler.temperature = 0.8;
+  c->sample.sampler.top_p = 0.95;
+  c->problems.add(app);
+  app.add_option("--out", c->out, "Samples, JSON Lines")->required();
+  app.add_option("--prompt-style", c->style, "auto: humaneval for such files, else apps")
+      ->check(CLI::IsMember({"auto", "apps", "humaneval", "chat"}))
+      ->capture_default_str();
+  app.add_option("--few-shot", c->few_shot, "Examples in front of every problem (JSON)");
+  app.add_option("--extract", c->extract, "How the program is taken out of the text")
+      ->check(CLI::IsMember({"auto", "raw", "fence"}))
+      ->capture_default_str();
+  app.add_option("--shard", c->shard, "i/n: only every n-th problem, from the i-th on")->capture_default_str();
+  app.add_option("--tree", c->tree, "Draw the tree: NAME.html, NAME.dot or NAME.json");
+  app.add_flag("--resume", c->resume, "Go on with what is in --out");
+  app.footer(
+      "Example:\n  banyan code sample -m model.gguf --problems examples/apps --few-shot examples/apps/few_shot.json "
+      "\\\n"
+      "    --n 64 --seed 1 --out samples.jsonl");
+  return [c] { return c->run(); };
+}
+
+Command add_code_eval(CLI::App& app) {
+  auto c = std::make_shared<CodeEval>();
+  app.add_option("samples", c->samples, "Samples, JSON Lines with task_id and completion")->required();
+  c->problems.add(app);
+  app.add_option("-k", c->ks, "Report pass@k for these k")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--n-at-k", c->ns, "Report n@k for these n: hand in n programs picked by public tests and outputs")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  app.add_option("--out", c->out, "Results, JSON Lines; the summary goes beside it");
+  app.add_option("--workers", c->n_workers, "Programs run at the same time; 0: as many as processors")
+      ->check(CLI::Range(0, 4096));
+  app.add_option("--time-limit", c->time_ms, "Of one test, ms; 0: as published (3000 HumanEval, 4000 APPS)")
+      ->check(CLI::Range(0, 3600000));
+  app.add_option("--memory-limit", c->memory_mb, "Of a program, MiB")
+      ->check(CLI::Range(16, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("--resume", c->resume, "Go on with what is in --out");
+  app.footer("Example:\n  banyan code eval samples.jsonl --problems examples/apps -k 1,8,64 --out results.jsonl");
+  return [c] { return c->run(); };
+}
+
+Command add_code_merge(CLI::App& app) {
+  auto inputs = std::make_shared<std::vector<std::string>>();
+  auto out = std::make_shared<std::string>();
+  app.add_option("inputs", *inputs, "Sample files of a run with --shard")->required();
+  app.add_option("--out", *out, "The joined file")->required();
+  app.footer("Example:\n  banyan code merge shard1.jsonl shard2.jsonl --out samples.jsonl");
+  return [inputs, out] {
+    const auto report = code::merge_samples(*inputs, *out);
+    log(fmt::format("{} samples, {} duplicates left out", report.n_samples, report.n_duplicates));
+    return int{kDone};
+  };
+}
+
+}  // namespace banyan::cli
