@@ -312,9 +312,9 @@ int CodeEval::run() {
 Command add_code_sample(CLI::App& app) {
   auto c = std::make_shared<CodeSample>();
   c->model.add(app);
-  c->sample.add(app, 512);
   c->sample.sampler.temperature = 0.8;
   c->sample.sampler.top_p = 0.95;
+  c->sample.add(app, 512);
   c->problems.add(app);
   app.add_option("--out", c->out, "Samples, JSON Lines")->required();
   app.add_option("--prompt-style", c->style, "auto: humaneval for such files, else apps")
