@@ -1,0 +1,1 @@
+def count_vowels(text):

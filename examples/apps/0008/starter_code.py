@@ -1,0 +1,1 @@
+def sum_even(numbers):

@@ -1,0 +1,1 @@
+def fewest_coins(coins, amount):

@@ -1,0 +1,2 @@
+class Solution:
+    def min_trips(self, weights, limit):
