@@ -50,7 +50,7 @@ EXTERNAL = {
 # nvcc takes minutes or fails over these.
 NOT_IN_CUDA = {"fmt", "Eigen", "boost", "nlohmann"}
 
-SUFFIXES = {".hpp", ".h", ".cpp", ".cu", ".cuh", ".inc"}
+SUFFIXES = {".hpp", ".h", ".inl", ".cpp", ".cu", ".cuh"}
 ROOTS = ["include", "src", "kernels", "search", "examples", "bench"]
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
