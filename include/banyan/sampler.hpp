@@ -1,12 +1,22 @@
 // From one row of logits to a token. Layer 6: knows neither tree nor session.
 //
-// Order: penalties, temperature, top-k, top-p, min-p (as Hugging Face and vLLM). temperature 0 is greedy (lowest id wins
-// a tie). Log-probabilities are of the unfiltered distribution, before penalties and temperature, natural log.
+// Order: penalties, temperature, top-k, top-p, min-p (as Hugging Face and vLLM). Top-p works on the softmax of what
+// top-k left, min-p on what is left then, relative to the likeliest token, which every filter keeps. temperature 0 is
+// greedy. Among equals the lower id comes first, everywhere: greedy, top-k (exactly k are kept), the border of top-p.
+// Log-probabilities are of the unfiltered distribution, before penalties and temperature, natural log.
+//
+// A draw is the same bits on every machine and with any company: it depends on the logits, options, history and stream
+// key alone. (Log-probabilities go through the C library's log, whose last bit may differ between machines.)
+//
+// Logits: -inf is a legal mask; NaN and +inf anywhere, or nothing but -inf, are Error{bad_logits}, found before
+// anything is drawn; the sampler can go on with the next row. At most 2^19 tokens. Threads: one Sampler per thread; the
+// free functions may be called from any.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "banyan/types.hpp"
@@ -18,9 +28,9 @@ struct SamplerOptions {
   std::int64_t top_k = 0;           // 0 and -1: off
   double top_p = 1.0;               // [0, 1]; 0 keeps the likeliest token alone
   double min_p = 0.0;               // [0, 1]; keeps tokens with p >= min_p * p_max
-  double repetition_penalty = 1.0;  // > 0; divides positive, multiplies negative logits of every token on the path
-  double presence_penalty = 0.0;    // subtracted once per distinct generated token
-  double frequency_penalty = 0.0;   // subtracted per occurrence of a generated token
+  double repetition_penalty = 1.0;  // [1e-4, 1e4]; divides positive, multiplies negative logits of tokens on the path
+  double presence_penalty = 0.0;    // [-1e4, 1e4]; subtracted once per distinct generated token
+  double frequency_penalty = 0.0;   // [-1e4, 1e4]; subtracted per occurrence of a generated token
   friend bool operator==(const SamplerOptions&, const SamplerOptions&) = default;
 };
 
@@ -35,8 +45,8 @@ struct StreamKey {
   std::uint64_t sample = 0;    // which sample of it
   std::uint64_t position = 0;  // path position of the token that is drawn
 };
-double uniform01(const StreamKey& key);  // [0, 1), 53 bits
-std::uint64_t hash_stream(std::string_view text);  // stable 64-bit id of a prompt by name
+double uniform01(const StreamKey& key);            // [0, 1), 53 bits
+std::uint64_t hash_stream(std::string_view text);  // stable 64-bit id of a prompt by name (FNV-1a)
 
 struct TokenLogprob {
   TokenId id = kNoToken;
@@ -46,8 +56,8 @@ struct TokenLogprob {
 
 struct Choice {
   TokenId token = kNoToken;
-  float logprob = 0;               // of the token, unfiltered
-  std::vector<TokenLogprob> top;   // the n_top likeliest, best first, ties by id
+  float logprob = 0;              // of the token, unfiltered
+  std::vector<TokenLogprob> top;  // the n_top likeliest, best first, ties by id
 };
 
 // History for the penalties: the tokens before the one that is drawn.
@@ -57,24 +67,30 @@ struct TokenHistory {
 };
 
 // Scratch memory of one thread; a draw allocates nothing once it has seen the vocabulary size (and n_top).
+// All throw Error{bad_logits} for a bad row (see above) with the number `row`, which serves the message only, and
+// Error{usage} for arguments out of range. A moved-from Sampler may only be assigned to or destroyed.
 class Sampler {
  public:
-  // Draws from logits [vocab_size]. Throws Error{bad_logits} if no finite candidate is left (NaN anywhere counts as
-  // bad; -inf is a legal mask). `row` is for the message only.
+  Sampler();
+  ~Sampler();
+  Sampler(Sampler&&) noexcept;
+  Sampler& operator=(Sampler&&) noexcept;
+
+  // Draws from logits [vocab_size]: the first token in id order whose cumulative probability exceeds uniform01(key).
+  // Throws Error{bad_input} for a token of the history outside the vocabulary, if a penalty is on.
   void draw(std::span<const float> logits, const SamplerOptions& options, const StreamKey& key,
             const TokenHistory& history, std::int64_t n_top, std::int64_t row, Choice& out);
-  // The k likeliest by unfiltered log-probability, best first, ties by id.
+  // The k likeliest (all, if there are fewer) by unfiltered log-probability, best first, ties by id.
   void top(std::span<const float> logits, std::int64_t k, std::int64_t row, std::vector<TokenLogprob>& out);
   // Unfiltered log-probability of one token.
   float logprob(std::span<const float> logits, TokenId token, std::int64_t row);
-  // The probabilities that draw() would draw from, [vocab_size] (tests, and searches that want the distribution).
+  // The probabilities that draw() draws from, [vocab_size] (tests, and searches that want the distribution).
   void distribution(std::span<const float> logits, const SamplerOptions& options, const TokenHistory& history,
                     std::int64_t row, std::vector<double>& out);
 
  private:
-  std::vector<float> work_;
-  std::vector<std::int32_t> index_;
-  std::vector<double> prob_;
+  struct Scratch;
+  std::unique_ptr<Scratch> scratch_;
 };
 
 }  // namespace banyan

@@ -17,6 +17,7 @@ namespace banyan {
 struct EncodeOptions {
   bool add_bos = true;         // put BOS in front when the vocabulary says so (never twice: not if ids start with it)
   bool parse_special = false;  // text that spells a special token becomes that token; else it is plain text
+  bool first = true;           // the text opens a sequence: spm puts its prefix space in front; false below a node
 };
 
 enum class TokenKind : std::uint8_t { normal, unknown, control, user_defined, unused, byte };
@@ -73,6 +74,7 @@ class Utf8Stream {
  public:
   std::string push(std::string_view bytes);  // returns what is complete now
   std::string flush();
+  bool pending() const { return !held_.empty(); }  // bytes of an unfinished character are held
 
  private:
   std::string held_;  // at most 3 bytes

@@ -40,7 +40,7 @@ struct TreePosition {
 
 class SequenceTree {
  public:
-  // The pool may be null: a tree of tokens alone (scripted models, planning from files).
+  // The pool may be null: a tree of tokens alone (scripted models). It must outlive the tree.
   explicit SequenceTree(KvPool* pool = nullptr);
   ~SequenceTree();
   SequenceTree(const SequenceTree&) = delete;
@@ -58,27 +58,30 @@ class SequenceTree {
   void reserve(NodeId node, std::int64_t n);
   // Drops the tokens (and KV) behind the first n; throws Error{usage} if a child is attached behind n.
   void truncate(NodeId node, std::int64_t n);
-  // Removes the node and everything below it, pinned or not, and frees the KV. Handles to it become stale.
+  // Removes the node and everything below it, pinned or not, and frees the KV. Handles to it become stale. A parent
+  // that was released and has no children left now goes with it.
   void prune(NodeId node);
 
-  // Walks the forest from the roots along `tokens`; returns the deepest stored position that matches (roots are tried
-  // in id order; kNoNode if nothing matches, not even one token). Finished in O(len(tokens) + children passed).
+  // Walks the forest from the roots along `tokens`; returns the deepest stored position that matches (of equally deep
+  // ones the first that a walk in id order meets; kNoNode if nothing matches, not even one token). Takes one look at
+  // the first token of each child passed, and one comparison per stored token that matches.
   TreePosition find_prefix(std::span<const TokenId> tokens) const;
   // find_prefix, then a new node there (or a new root) with the tokens that are left, possibly none. The new node is
   // always the caller's own; a plain list of prompts becomes a tree by itself.
   NodeId insert(std::span<const TokenId> tokens);
 
   // --- interest ------------------------------------------------------------------------------------------------
-  // Counts of users. release() drops one; a node with none left goes as soon as it has no children (and then its
-  // parents likewise); one with children loses the tokens behind its last child's attach position.
+  // Counts of users. release() drops one (throws Error{usage} if there is none). A node whose last user has let go
+  // goes as soon as it has no children, and then its released parents likewise; while it has children it loses the
+  // tokens behind its last child's attach position. A node that was never pinned stays until it is pruned.
   void pin(NodeId node);
   void release(NodeId node);
   std::int64_t n_pins(NodeId node) const;
 
   // --- reading -------------------------------------------------------------------------------------------------
   bool alive(NodeId node) const noexcept;
-  NodeId parent(NodeId node) const;              // kNoNode for a root
-  std::int64_t attach(NodeId node) const;        // 0 for a root
+  NodeId parent(NodeId node) const;                     // kNoNode for a root
+  std::int64_t attach(NodeId node) const;               // 0 for a root
   std::span<const NodeId> children(NodeId node) const;  // in id order
   std::span<const NodeId> roots() const;                // in id order
   std::span<const TokenId> tokens(NodeId node) const;
@@ -87,30 +90,37 @@ class SequenceTree {
   std::int64_t end_position(NodeId node) const { return begin_position(node) + n_tokens(node); }
   // The whole path root -> node, written over `out`.
   void path_tokens(NodeId node, std::vector<TokenId>& out) const;
-  std::int64_t n_nodes() const;         // alive
-  std::int64_t id_bound() const;        // every id given out is below it
+  std::int64_t n_nodes() const;   // alive
+  std::int64_t id_bound() const;  // every id given out is below it
   std::int64_t n_children(NodeId node) const { return static_cast<std::int64_t>(children(node).size()); }
-  // Grows by one with each structural change (not with append): plans built at an older epoch are rebuilt.
+  // Grows with each change that moves what a plan refers to: of structure, by truncate, by evict_kv -- not by append
+  // nor allocate_kv, which only add at the end. Plans built at an older epoch are rebuilt.
   std::uint64_t epoch() const;
 
   // --- KV addresses (throw Error{usage} without a pool) ----------------------------------------------------------
   // Leading tokens of the node whose KV is valid.
   std::int64_t n_kv(NodeId node) const;
-  // Gives the node slots for its first n tokens. False: the pool has not the room now; nothing changed.
+  // Gives the node slots for its first n tokens (n <= n_tokens; those it has stay where they are). False: the pool
+  // has not the room now; nothing changed.
   bool allocate_kv(NodeId node, std::int64_t n);
-  // Called when a step that computed the KV of tokens [n_kv, n) was submitted.
+  // Called when a step that computed the KV of tokens [n_kv, n) was submitted. Throws Error{usage} unless
+  // n_kv <= n <= allocated tokens.
   void commit_kv(NodeId node, std::int64_t n);
   // Frees all slots of the node; its tokens stay, and n_kv becomes 0: a later step computes them again.
   void evict_kv(NodeId node);
   std::span<const SlotRun> slots(NodeId node) const;
-  std::int64_t slot_of(NodeId node, std::int64_t pos) const;  // pos < allocated tokens
+  std::int64_t slot_of(NodeId node, std::int64_t pos) const;  // throws Error{usage} unless pos < allocated tokens
   // Marks the path root -> node as used now; eviction takes the least recently used first, deepest first.
   void touch(NodeId node);
-  std::uint64_t last_use(NodeId node) const;
+  std::uint64_t last_use(NodeId node) const;  // 0: never touched
+
+  // The pages themselves, unchecked, for the library's own layers above (src/tree/storage.hpp): a planner reads
+  // thousands of nodes in microseconds.
+  struct Storage;
+  const Storage& storage() const { return *storage_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Storage> storage_;
 };
 
 }  // namespace banyan

@@ -1,0 +1,302 @@
+#include "kernels/cpu/fast.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/attention_units.hpp"
+#include "kernels/cpu/memory.hpp"
+#include "kernels/cpu/packed_matrix.hpp"
+
+namespace banyan::kernels {
+namespace {
+
+// Starting and joining the team costs 1 to 2 us; elementwise work below this many elements is quicker on one thread.
+constexpr std::int64_t kElementsPerThread = 16 * 1024;
+// The same for products, in multiply-adds.
+constexpr std::int64_t kProductPerThread = 256 * 1024;
+// Rows of x that are multiplied with all panels before the next: as much of x as stays in half a level 2 cache.
+constexpr std::int64_t kRowChunkBytes = 256 * 1024;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Share `i` of n in [0, total], as equal as whole pieces allow.
+std::int64_t share(std::int64_t total, std::int64_t i, std::int64_t n) { return total * i / n; }
+
+class FastBackend final : public Backend {
+ public:
+  FastBackend(const IsaOps& isa, int n_threads) : isa_(isa), n_threads_(n_threads > 0 ? n_threads : available_cpus()) {}
+
+  std::string describe() const override {
+    return "cpu " + std::string(isa_.name) + ", " + std::to_string(n_threads_) +
+           (n_threads_ == 1 ? " thread" : " threads");
+  }
+
+  void* allocate(std::int64_t bytes) override { return allocate_aligned(bytes); }
+  void release(void* p) noexcept override { release_aligned(p); }
+  void synchronize() override {}
+
+  std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) override {
+    return std::make_unique<PackedMatrix>(n_out, n_in, type, rows);
+  }
+
+  void matmul(const Matrix& matrix, const float* x, float* y, std::int64_t n_rows, const float* bias,
+              bool accumulate) override;
+  void rope_kv(const RopeKvArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+
+  void embed(const Matrix& table, const TokenId* tokens, float* x, std::int64_t n_rows) override {
+    const auto& w = static_cast<const PackedMatrix&>(table);
+    over_rows(n_rows, 8 * w.n_in, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) w.row(tokens[r], x + r * w.n_in);
+    });
+  }
+
+  void rms_norm(const float* x, const float* w, float* y, std::int64_t n_rows, std::int64_t dim, float eps) override {
+    over_rows(n_rows, dim, [&](std::int64_t begin, std::int64_t end) {
+      isa_.rms_norm(x + begin * dim, w, y + begin * dim, end - begin, dim, eps);
+    });
+  }
+
+  void silu_mul(const float* gate_up, float* y, std::int64_t n_rows, std::int64_t dim) override {
+    over_rows(n_rows, 2 * dim, [&](std::int64_t begin, std::int64_t end) {
+      isa_.silu_mul(gate_up + begin * 2 * dim, y + begin * dim, end - begin, dim);
+    });
+  }
+
+  void gather_rows(const float* src, const std::int32_t* index, float* dst, std::int64_t n, std::int64_t dim) override {
+    over_rows(n, dim, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) std::copy_n(src + index[i] * dim, dim, dst + i * dim);
+    });
+  }
+
+ private:
+  // Runs body(begin, end) over the rows on as many threads as the work is worth.
+  template <class Body>
+  void over_rows(std::int64_t n_rows, std::int64_t elements_per_row, const Body& body) {
+    const int n = team_size(n_rows * elements_per_row, kElementsPerThread);
+    if (n <= 1) {
+      body(0, n_rows);
+      return;
+    }
+#pragma omp parallel for num_threads(n) schedule(static, 1)
+    for (int t = 0; t < n; ++t) body(share(n_rows, t, n), share(n_rows, t + 1, n));
+  }
+
+  int team_size(std::int64_t work, std::int64_t work_per_thread) const {
+    return static_cast<int>(std::clamp<std::int64_t>(work / work_per_thread, 1, n_threads_));
+  }
+
+  const void* product_input(const PackedMatrix& w, const float* x, std::int64_t n_rows, int n_team);
+  void product_chunk(const PackedMatrix& w, PanelProduct rows, float* y, const float* bias, int thread,
+                     int n_team) const;
+  void product_panel(const PackedMatrix& w, const PanelProduct& rows, float* y, const float* bias,
+                     std::int64_t panel) const;
+  void refresh_angles(const RopeKvArgs& args);
+
+  const IsaOps& isa_;
+  int n_threads_;
+  Scratch bf16_rows_, attention_scratch_;
+  AttentionUnits units_;
+  // Angles of the last step's rows: the same for all layers.
+  struct {
+    std::vector<std::int32_t> positions;
+    std::vector<float> inv_freq;
+    float magnitude = 0.0F;
+    Scratch cosine, sine;
+  } angles_;
+};
+
+// --- products ------------------------------------------------------------------------------------------------------
+
+// x in the form that the products read: itself, or rounded to bf16 with an even number of elements a row.
+const void* FastBackend::product_input(const PackedMatrix& w, const float* x, std::int64_t n_rows, int n_team) {
+  if (w.type == DType::f32) return x;
+  auto* rounded = bf16_rows_.reserve<std::byte>(n_rows * w.n_in_padded() * isa_.bf16_row_bytes);
+  const int n = std::min(n_team, team_size(n_rows * w.n_in, kElementsPerThread));
+#pragma omp parallel for num_threads(n) schedule(static) if (n > 1)
+  for (std::int64_t r = 0; r < n_rows; ++r) {
+    isa_.round_bf16(x + r * w.n_in, rounded + r * w.n_in_padded() * isa_.bf16_row_bytes, w.n_in, w.n_in_padded());
+  }
+  return rounded;
+}
+
+// Rows [0, rows.n_rows) against one panel; the last panel of a matrix may have fewer columns than the kernels write.
+void FastBackend::product_panel(const PackedMatrix& w, const PanelProduct& rows, float* y, const float* bias,
+                                std::int64_t panel) const {
+  const std::int64_t column = panel * kPanelColumns, n_columns = std::min(kPanelColumns, w.n_out - column);
+  const auto gemm = w.type == DType::f32 ? isa_.gemm_f32 : isa_.gemm_bf16;
+  PanelProduct p = rows;
+  p.b = w.panel(panel);
+  p.prefetch = panel + 1 < w.n_panels() ? w.panel(panel + 1) : nullptr;
+  if (n_columns % 16 == 0) {
+    p.c = y + column;
+    p.c_stride = w.n_out;
+    p.n_columns = n_columns;
+    p.bias = bias == nullptr ? nullptr : bias + column;
+    gemm(p);
+    return;
+  }
+  constexpr std::int64_t kRows = 12;
+  float c[kRows * kPanelColumns], padded_bias[kPanelColumns] = {};
+  if (bias != nullptr) std::copy_n(bias + column, n_columns, padded_bias);
+  p.c = c;
+  p.c_stride = kPanelColumns;
+  p.n_columns = ceil_div(n_columns, 16) * 16;
+  p.bias = bias == nullptr ? nullptr : padded_bias;
+  const std::int64_t row_bytes = p.a_stride * (w.type == DType::f32 ? std::int64_t{4} : isa_.bf16_row_bytes);
+  for (std::int64_t first = 0; first < rows.n_rows; first += kRows) {
+    p.n_rows = std::min(kRows, rows.n_rows - first);
+    p.a = static_cast<const std::byte*>(rows.a) + first * row_bytes;
+    std::fill_n(c, kRows * kPanelColumns, 0.0F);
+    for (std::int64_t r = 0; r < p.n_rows && p.load_c; ++r) {
+      std::copy_n(y + (first + r) * w.n_out + column, n_columns, c + r * kPanelColumns);
+    }
+    gemm(p);
+    for (std::int64_t r = 0; r < p.n_rows; ++r) {
+      std::copy_n(c + r * kPanelColumns, n_columns, y + (first + r) * w.n_out + column);
+    }
+  }
+}
+
+// This thread's share of (panel, row) cells: whole panels, and part of the rows of the first and of the last.
+void FastBackend::product_chunk(const PackedMatrix& w, PanelProduct rows, float* y, const float* bias, int thread,
+                                int n_team) const {
+  constexpr std::int64_t kGrain = 6;  // rows of one register tile
+  const std::int64_t n_rows = rows.n_rows, n_blocks = ceil_div(n_rows, kGrain);
+  const std::int64_t begin = share(w.n_panels() * n_blocks, thread, n_team);
+  const std::int64_t end = share(w.n_panels() * n_blocks, thread + 1, n_team);
+  const std::int64_t row_bytes = rows.a_stride * (w.type == DType::f32 ? std::int64_t{4} : isa_.bf16_row_bytes);
+  const auto* a = static_cast<const std::byte*>(rows.a);
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t panel = i / n_blocks, n = std::min(n_blocks - i % n_blocks, end - i);
+    const std::int64_t first = i % n_blocks * kGrain, last = std::min(n_rows, first + n * kGrain);
+    rows.a = a + first * row_bytes;
+    rows.n_rows = last - first;
+    product_panel(w, rows, y + first * w.n_out, bias, panel);
+    i += n;
+  }
+}
+
+void FastBackend::matmul(const Matrix& matrix, const float* x, float* y, std::int64_t n_rows, const float* bias,
+                         bool accumulate) {
+  const auto& w = static_cast<const PackedMatrix&>(matrix);
+  if (n_rows <= 0) return;
+  const int n_team = team_size(n_rows * w.n_in * w.n_out, kProductPerThread);
+  PanelProduct p;
+  p.a = product_input(w, x, n_rows, n_team);
+  p.a_stride = w.type == DType::f32 ? w.n_in : w.n_in_padded();
+  p.k = w.n_in;
+  p.load_c = accumulate;
+  const std::int64_t row_bytes = p.a_stride * (w.type == DType::f32 ? std::int64_t{4} : isa_.bf16_row_bytes);
+  const std::int64_t n_chunk = std::max<std::int64_t>(48, kRowChunkBytes / row_bytes);
+#pragma omp parallel for num_threads(n_team) schedule(static, 1) if (n_team > 1)
+  for (int t = 0; t < n_team; ++t) {
+    for (std::int64_t first = 0; first < n_rows; first += n_chunk) {
+      PanelProduct chunk = p;
+      chunk.a = static_cast<const std::byte*>(p.a) + first * row_bytes;
+      chunk.n_rows = std::min(n_chunk, n_rows - first);
+      product_chunk(w, chunk, y + first * w.n_out, bias, t, n_team);
+    }
+  }
+}
+
+// --- rotation and KV -----------------------------------------------------------------------------------------------
+
+void FastBackend::refresh_angles(const RopeKvArgs& a) {
+  const std::int64_t half = a.kv.head_dim / 2;
+  const bool same = angles_.magnitude == a.magnitude && std::ssize(angles_.positions) == a.n_rows &&
+                    std::ssize(angles_.inv_freq) == half &&
+                    std::equal(angles_.positions.begin(), angles_.positions.end(), a.positions) &&
+                    std::equal(angles_.inv_freq.begin(), angles_.inv_freq.end(), a.inv_freq);
+  if (same) return;
+  angles_.positions.assign(a.positions, a.positions + a.n_rows);
+  angles_.inv_freq.assign(a.inv_freq, a.inv_freq + half);
+  angles_.magnitude = a.magnitude;
+  float* cosine = angles_.cosine.reserve<float>(a.n_rows * half);
+  float* sine = angles_.sine.reserve<float>(a.n_rows * half);
+  over_rows(a.n_rows, 16 * half, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(a.positions[r]) * a.inv_freq[i];
+        cosine[r * half + i] = std::cos(angle) * a.magnitude;
+        sine[r * half + i] = std::sin(angle) * a.magnitude;
+      }
+    }
+  });
+}
+
+void FastBackend::rope_kv(const RopeKvArgs& args) {
+  refresh_angles(args);
+  RopeRows rows;
+  rows.qkv = args.qkv;
+  rows.cosine = angles_.cosine.data<float>();
+  rows.sine = angles_.sine.data<float>();
+  rows.q = args.q;
+  rows.kv_slots = args.kv_slots;
+  rows.n_heads_q = args.n_heads_q;
+  rows.n_heads_kv = args.kv.n_heads_kv;
+  rows.head_dim = args.kv.head_dim;
+  rows.kv = args.kv.base;
+  rows.kv_type = args.kv.type;
+  rows.n_slots = args.kv.n_slots;
+  over_rows(args.n_rows, (args.n_heads_q + 2 * args.kv.n_heads_kv) * args.kv.head_dim,
+            [&](std::int64_t begin, std::int64_t end) {
+              RopeRows part = rows;
+              part.row_begin = begin;
+              part.row_end = end;
+              isa_.rope_kv(part);
+            });
+}
+
+// --- attention -----------------------------------------------------------------------------------------------------
+
+void FastBackend::attention(const AttentionArgs& a) {
+  assert(a.n_heads_q % a.kv.n_heads_kv == 0);
+  if (a.n_rows <= 0) return;
+  units_.cut(a, n_threads_);
+  const std::int64_t group = a.n_heads_q / a.kv.n_heads_kv, n_units = units_.n_blocks() * a.kv.n_heads_kv;
+  const std::int64_t scratch_bytes = attention_scratch_bytes(units_.rows_per_block() * group, a.kv.head_dim);
+  const int n_team = static_cast<int>(std::min<std::int64_t>(n_threads_, n_units));
+  auto* scratch = attention_scratch_.reserve<std::byte>(scratch_bytes * n_team);
+  const std::int64_t element = dtype_bytes(a.kv.type, 1), plane = a.kv.n_slots * a.kv.head_dim * element;
+  const auto* base = static_cast<const std::byte*>(a.kv.base);
+  std::atomic<std::int64_t> next{0};
+#pragma omp parallel for num_threads(n_team) schedule(static, 1) if (n_team > 1)
+  for (int t = 0; t < n_team; ++t) {
+    for (std::int64_t i = next++; i < n_units; i = next++) {
+      const std::int64_t head = i / units_.n_blocks(), block = i % units_.n_blocks();
+      AttentionUnit u;
+      u.runs = a.runs.data();
+      u.calls = a.calls.data();
+      u.call_index = units_.calls(block).data();
+      u.n_calls = std::ssize(units_.calls(block));
+      u.positions = a.positions;
+      u.row_begin = block * units_.rows_per_block();
+      u.row_end = std::min(a.n_rows, u.row_begin + units_.rows_per_block());
+      u.n_heads_q = a.n_heads_q;
+      u.first_head = head * group;
+      u.group = group;
+      u.head_dim = a.kv.head_dim;
+      u.k = base + head * plane;
+      u.v = base + (a.kv.n_heads_kv + head) * plane;
+      u.kv_type = a.kv.type;
+      u.scale = a.scale;
+      u.q = a.q;
+      u.o = a.o;
+      u.lse = a.lse;
+      u.scratch = scratch + t * scratch_bytes;
+      isa_.attention(u);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_fast_backend(const IsaOps& isa, int n_threads) {
+  return std::make_unique<FastBackend>(isa, n_threads);
+}
+
+}  // namespace banyan::kernels

@@ -1,0 +1,167 @@
+// Products with one panel. Part of isa_table.hpp.
+//
+// A tile of kTileRows x kTileVectors vectors of the result stays in registers while k runs. Each element of the result
+// is one chain over k whatever the tile's height, so the height is free to follow the number of rows.
+#pragma once
+
+#include "kernels/cpu/simd.hpp"
+
+namespace banyan::kernels {
+namespace {
+
+constexpr int kTileRows = 6;
+constexpr std::int64_t kMin64(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+constexpr std::int64_t kMax64(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+
+#if defined(__AVX512BF16__)
+constexpr bool kBf16Dot = true;
+using Bf16Operand = std::uint16_t;  // what round_bf16 writes
+#else
+constexpr bool kBf16Dot = false;
+using Bf16Operand = float;  // rounded to bf16
+#endif
+
+// Bytes to ask for while a tile is computed: `step` more with each k.
+struct Prefetch {
+  const char* p = nullptr;
+  std::int64_t step = 0;
+};
+
+template <int R, int V>
+BANYAN_INLINE void begin_tile(const PanelProduct& p, const float* c, std::int64_t row, Vec (&sum)[R][V]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      sum[r][v] = p.load_c ? load(c + r * p.c_stride + v * kWidth) : splat(0.0F);
+      if (p.row_scale != nullptr) sum[r][v] = mul(sum[r][v], splat(p.row_scale[row + r]));
+    }
+  }
+}
+
+template <int R, int V>
+BANYAN_INLINE void end_tile(const PanelProduct& p, float* c, std::int64_t column, const Vec (&sum)[R][V]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      const Vec bias = p.bias != nullptr ? load(p.bias + column + v * kWidth) : splat(0.0F);
+      store(c + r * p.c_stride + v * kWidth, p.bias != nullptr ? add(sum[r][v], bias) : sum[r][v]);
+    }
+  }
+}
+
+template <int R, int V>
+void tile_f32(const PanelProduct& p, std::int64_t row, std::int64_t column, Prefetch next) {
+  const float* a = static_cast<const float*>(p.a) + row * p.a_stride;
+  const float* b = static_cast<const float*>(p.b) + column;
+  float* c = p.c + row * p.c_stride + column;
+  Vec sum[R][V];
+  begin_tile(p, c, row, sum);
+  for (std::int64_t k = 0; k < p.k; ++k, b += kPanelColumns, next.p += next.step) {
+    __builtin_prefetch(next.p);
+    Vec w[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) w[v] = load(b + v * kWidth);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vec x = splat(a[r * p.a_stride + k]);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) sum[r][v] = fma(x, w[v], sum[r][v]);
+    }
+  }
+  end_tile(p, c, column, sum);
+}
+
+template <int R, int V>
+void tile_bf16(const PanelProduct& p, std::int64_t row, std::int64_t column, Prefetch next) {
+  const Bf16Operand* a = static_cast<const Bf16Operand*>(p.a) + row * p.a_stride;
+  const std::uint16_t* b = static_cast<const std::uint16_t*>(p.b) + 2 * column;
+  float* c = p.c + row * p.c_stride + column;
+  Vec sum[R][V];
+  begin_tile(p, c, row, sum);
+  for (std::int64_t k = 0; k < p.k; k += 2, b += 2 * kPanelColumns, next.p += next.step) {
+    __builtin_prefetch(next.p);
+    Vec w[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      __builtin_memcpy(&w[v], b + 2 * v * kWidth, sizeof(Vec));
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#if defined(__AVX512BF16__)
+      std::int32_t pair;
+      __builtin_memcpy(&pair, a + r * p.a_stride + k, sizeof(pair));
+      const __m512i x = _mm512_set1_epi32(pair);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)x, (__m512bh)w[v]);
+#else
+      const Vec x0 = splat(a[r * p.a_stride + k]), x1 = splat(a[r * p.a_stride + k + 1]);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        sum[r][v] = fma(x1, second_halves(w[v]), fma(x0, first_halves(w[v]), sum[r][v]));
+      }
+#endif
+    }
+  }
+  end_tile(p, c, column, sum);
+}
+
+using Tile = void (*)(const PanelProduct&, std::int64_t row, std::int64_t column, Prefetch);
+template <int V>
+constexpr Tile kTilesF32[kTileRows] = {tile_f32<1, V>, tile_f32<2, V>, tile_f32<3, V>,
+                                       tile_f32<4, V>, tile_f32<5, V>, tile_f32<6, V>};
+template <int V>
+constexpr Tile kTilesBf16[kTileRows] = {tile_bf16<1, V>, tile_bf16<2, V>, tile_bf16<3, V>,
+                                        tile_bf16<4, V>, tile_bf16<5, V>, tile_bf16<6, V>};
+#if defined(__AVX512F__)
+static_assert(kTileVectors == 4);
+constexpr const Tile* kTilesF32ByVectors[kTileVectors] = {kTilesF32<1>, kTilesF32<2>, kTilesF32<3>, kTilesF32<4>};
+constexpr const Tile* kTilesBf16ByVectors[kTileVectors] = {kTilesBf16<1>, kTilesBf16<2>, kTilesBf16<3>, kTilesBf16<4>};
+#else
+static_assert(kTileVectors == 2);
+constexpr const Tile* kTilesF32ByVectors[kTileVectors] = {kTilesF32<1>, kTilesF32<2>};
+constexpr const Tile* kTilesBf16ByVectors[kTileVectors] = {kTilesBf16<1>, kTilesBf16<2>};
+#endif
+
+// Covers the rows with tiles of nearly equal height, all columns of the panel before the next rows.
+BANYAN_INLINE void product(const PanelProduct& p, const Tile* const (&tiles)[kTileVectors],
+                           std::int64_t bytes_per_step) {
+  if (p.n_rows <= 0) return;
+  const std::int64_t n_tiles = (p.n_rows + kTileRows - 1) / kTileRows;
+  const std::int64_t n_passes = n_tiles * ((p.n_columns + kTileVectors * kWidth - 1) / (kTileVectors * kWidth));
+  const std::int64_t step = p.prefetch != nullptr ? bytes_per_step / n_passes : 0;
+  Prefetch next{static_cast<const char*>(p.prefetch != nullptr ? p.prefetch : p.b), step};
+  for (std::int64_t i = 0, row = 0; i < n_tiles; ++i) {
+    const std::int64_t n = p.n_rows / n_tiles + (i < p.n_rows % n_tiles ? 1 : 0);
+    for (std::int64_t column = 0; column < p.n_columns; column += kTileVectors * kWidth) {
+      const std::int64_t n_vectors = kMin64(kTileVectors, (p.n_columns - column) / kWidth);
+      tiles[n_vectors - 1][n - 1](p, row, column, next);
+      next.p += step * p.k;
+    }
+    row += n;
+  }
+}
+
+void gemm_f32(const PanelProduct& p) { product(p, kTilesF32ByVectors, kPanelColumns * 4); }
+void gemm_bf16(const PanelProduct& p) { product(p, kTilesBf16ByVectors, kPanelColumns * 4); }
+
+void round_bf16(const float* x, void* dst, std::int64_t n, std::int64_t n_padded) {
+  auto* out = static_cast<Bf16Operand*>(dst);
+  for (std::int64_t i = 0; i < n; i += kWidth) {
+    const int m = static_cast<int>(kMin64(kWidth, n - i));
+#if defined(__AVX512BF16__)
+    const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(load_first(x + i, m));
+    _mm256_mask_storeu_epi16(out + i, first_lanes(m), rounded);
+#else
+    for (int j = 0; j < m; ++j) {
+      const std::uint32_t u = static_cast<std::uint32_t>(bf16_bits(x[i + j])) << 16;
+      __builtin_memcpy(out + i + j, &u, sizeof(u));
+    }
+#endif
+  }
+  for (std::int64_t i = n; i < n_padded; ++i) out[i] = 0;
+}
+
+}  // namespace
+}  // namespace banyan::kernels

@@ -1,0 +1,50 @@
+#include "kernels/cpu/memory.hpp"
+
+#include <cstdlib>
+#include <sched.h>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include "banyan/error.hpp"
+
+namespace banyan::kernels {
+
+void* allocate_aligned(std::int64_t bytes) {
+  // Linux promises more memory than there is and ends the process later, so what cannot fit is refused here.
+  const std::int64_t machine_bytes =
+      static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGE_SIZE));
+  const auto alignment = static_cast<std::int64_t>(kAlignment);
+  void* p = nullptr;
+  if (bytes >= 0 && bytes <= machine_bytes) {
+    const std::int64_t rounded = (bytes / alignment + 1) * alignment;
+    p = std::aligned_alloc(kAlignment, static_cast<std::size_t>(rounded));
+  }
+  if (p == nullptr) {
+    throw Error(ErrorCode::out_of_memory, "cpu",
+                "cannot allocate " + std::to_string(bytes) + " bytes; the machine has " +
+                    std::to_string(machine_bytes) + " bytes of memory in all");
+  }
+  return p;
+}
+
+void release_aligned(void* p) noexcept { std::free(p); }
+
+void* Scratch::reserve_bytes(std::int64_t bytes) {
+  if (bytes > bytes_ || data_ == nullptr) {
+    void* larger = allocate_aligned(bytes);
+    release_aligned(data_);
+    data_ = larger;
+    bytes_ = bytes;
+  }
+  return data_;
+}
+
+int available_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  const unsigned n = std::thread::hardware_concurrency();  // more CPUs than a cpu_set_t holds
+  return n == 0 ? 1 : static_cast<int>(n);
+}
+
+}  // namespace banyan::kernels

@@ -1,0 +1,216 @@
+#include "cli/common.hpp"
+
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <fmt/format.h>
+#include <fstream>
+#include <random>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sstream>
+#include <unistd.h>
+
+namespace banyan::cli {
+
+int exit_code(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::usage: return kUsage;
+    case ErrorCode::bad_input:
+    case ErrorCode::bad_file:
+    case ErrorCode::unsupported:
+    case ErrorCode::out_of_memory: return kCannotLoad;
+    default: return kFailed;
+  }
+}
+
+std::string version() { return BANYAN_VERSION; }
+
+// --- logs ----------------------------------------------------------------------------------------------------------
+
+namespace {
+std::size_t progress_width = 0;  // of the line that stands on the terminal
+}
+
+void end_progress() {
+  if (progress_width > 0) fmt::print(stderr, "\r{:{}}\r", "", progress_width);
+  progress_width = 0;
+}
+
+void log(const std::string& line) {
+  static const auto logger = [] {
+    auto l = spdlog::stderr_logger_st("banyan");
+    l->set_pattern("%v");
+    return l;
+  }();
+  end_progress();
+  logger->info(line);
+}
+
+void progress(const std::string& line) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\r{:{}}", line, progress_width);
+  progress_width = std::max(progress_width, line.size());
+  std::fflush(stderr);
+}
+
+// --- interruption --------------------------------------------------------------------------------------------------
+
+namespace {
+std::atomic<bool> interrupt_seen{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_signal(int number) {
+  if (interrupt_seen.exchange(true)) {
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+  }
+}
+}  // namespace
+
+bool interrupted() { return interrupt_seen.load(); }
+void catch_interrupts() {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+}
+
+// --- values --------------------------------------------------------------------------------------------------------
+
+std::int64_t parse_bytes(const std::string& text, const std::string& flag) {
+  static const std::pair<const char*, double> kUnits[] = {
+      {"", 1},       {"K", 0x1p10},   {"KIB", 0x1p10}, {"M", 0x1p20}, {"MIB", 0x1p20},
+      {"G", 0x1p30}, {"GIB", 0x1p30}, {"KB", 1e3},     {"MB", 1e6},   {"GB", 1e9}};
+  std::size_t used = 0;
+  double number = -1;
+  try {
+    number = std::stod(text, &used);
+  } catch (const std::exception&) {
+  }
+  std::string unit = text.substr(used);
+  for (char& c : unit) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  for (const auto& [name, factor] : kUnits) {
+    if (unit == name && number > 0 && number * factor < 0x1p62) return static_cast<std::int64_t>(number * factor);
+  }
+  throw Error(ErrorCode::usage, flag, "'" + text + "' is not a size; write bytes, or a number with KiB, MiB or GiB");
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in || !text) throw Error(ErrorCode::bad_file, path, "cannot be read");
+  return std::move(text).str();
+}
+
+nlohmann::ordered_json to_json(const SamplerOptions& o) {
+  nlohmann::ordered_json j;
+  if (o.repetition_penalty != 1) j["repetition_penalty"] = o.repetition_penalty;
+  if (o.presence_penalty != 0) j["presence_penalty"] = o.presence_penalty;
+  if (o.frequency_penalty != 0) j["frequency_penalty"] = o.frequency_penalty;
+  j["temperature"] = o.temperature;
+  j["top_k"] = o.top_k;
+  j["top_p"] = o.top_p;
+  j["min_p"] = o.min_p;
+  return j;
+}
+
+// --- flags ---------------------------------------------------------------------------------------------------------
+
+void ModelFlags::add(CLI::App& app) {
+  app.add_option("-m,--model", path, "Model: a Hugging Face directory or one .gguf")->required();
+  app.add_option("--compute", compute, "What weights are multiplied in")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--kv-type", kv_type, "Type of stored keys and values; auto: as --compute")
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "f16"}))
+      ->capture_default_str();
+  app.add_option("--kv-budget", kv_budget,
+                 "Memory for keys and values, e.g. 2GiB; auto: a quarter of what is free, or less")
+      ->capture_default_str();
+  app.add_option("-t,--threads", n_threads, "Threads; 0: all cores")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("--max-batch", max_batch, "Samples that decode side by side")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-rows", max_rows, "Tokens computed in one step, prompts and samples together")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("--deterministic", deterministic, "Bits of a sample depend on its own path alone");
+}
+
+std::shared_ptr<const Model> ModelFlags::load() const {
+  LoadOptions options;
+  options.compute = compute == "f32" ? Compute::f32 : compute == "bf16" ? Compute::bf16 : Compute::automatic;
+  options.n_threads = n_threads;
+  options.deterministic = deterministic;
+  return Model::load(path, options);
+}
+
+void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& model,
+                          std::int64_t n_tokens_wanted) const {
+  const DType type = kv_type != "auto"                   ? dtype_from_string(kv_type)
+                     : model->compute() == Compute::bf16 ? DType::bf16
+                                                         : DType::f32;
+  const std::int64_t per_token = kv_bytes_per_token(model->config(), type);
+  std::int64_t slots = 0;
+  if (kv_budget != "auto") {
+    slots = parse_bytes(kv_budget, "--kv-budget") / per_token;
+    if (slots < 1) {
+      throw Error(ErrorCode::usage, "--kv-budget",
+                  fmt::format("{} is less than one token takes ({} bytes)", kv_budget, per_token));
+    }
+  } else {
+    const auto free = static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    slots = std::max<std::int64_t>(kKvBlock, std::min(free / 4 / per_token, n_tokens_wanted));
+  }
+  session.add_lane(make_runner(model, {.kv_type = type, .n_kv_slots = slots}),
+                   {.max_batch = max_batch, .max_rows = max_rows});
+  log(fmt::format("model {} · compute {} · KV {} · room for {} tokens ({:.0f} MiB)", model->config().name,
+                  model->compute() == Compute::bf16 ? "bf16" : "f32", to_string(type), slots,
+                  static_cast<double>(slots * per_token) / 0x1p20));
+}
+
+void SampleFlags::add(CLI::App& app, std::int64_t default_max_tokens) {
+  max_tokens = default_max_tokens;
+  // -n means tokens in one well-known program and samples in others.
+  app.add_option_function<std::string>(
+         "-n", [](const std::string&) { throw CLI::ValidationError("-n", "did you mean --max-tokens or --n?"); })
+      ->group("");
+  app.add_option("--n", n, "Samples of each prompt")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--max-tokens", max_tokens, "Tokens of each sample; -1: up to the model's context")
+      ->capture_default_str();
+  app.add_option("-s,--seed", seed, "Seed; -1 draws one and records it")->capture_default_str();
+  app.add_option("--stop", stop, "Stop string; may be given several times")->take_all();
+  app.add_option("--temperature", sampler.temperature, "0 is greedy")->capture_default_str();
+  app.add_option("--top-k", sampler.top_k, "0 and -1: off")->capture_default_str();
+  app.add_option("--top-p", sampler.top_p, "Keep the likeliest tokens of this total probability")
+      ->capture_default_str();
+  app.add_option("--min-p", sampler.min_p, "Keep tokens of at least this share of the likeliest one's probability")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", sampler.repetition_penalty)->capture_default_str();
+  app.add_option("--presence-penalty", sampler.presence_penalty)->capture_default_str();
+  app.add_option("--frequency-penalty", sampler.frequency_penalty)->capture_default_str();
+  app.add_flag("--ignore-eos", ignore_eos, "Do not end at end-of-text tokens");
+}
+
+SampleOptions SampleFlags::options() {
+  if (seed < -1) throw Error(ErrorCode::usage, "--seed", fmt::format("{}: -1 or a number from 0 on", seed));
+  if (max_tokens < -1)
+    throw Error(ErrorCode::usage, "--max-tokens", fmt::format("{}: -1 (up to the context) or more", max_tokens));
+  if (n < 1) throw Error(ErrorCode::usage, "--n", fmt::format("{}: at least 1", n));
+  validate(sampler);
+  if (seed == -1) {
+    std::random_device device;
+    seed = static_cast<std::int64_t>(((static_cast<std::uint64_t>(device()) << 32) | device()) >> 11);
+    log(fmt::format("seed {}", seed));
+  }
+  SampleOptions o;
+  o.n = n;
+  o.max_tokens = max_tokens;
+  o.seed = static_cast<std::uint64_t>(seed);
+  o.stop = stop;
+  o.sampler = sampler;
+  o.ignore_eos = ignore_eos;
+  return o;
+}
+
+}  // namespace banyan::cli

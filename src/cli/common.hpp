@@ -1,0 +1,72 @@
+// What the subcommands share: flags of models and samplers, exit codes, interruption, record fields. Layer 9.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "banyan/model.hpp"
+#include "banyan/session.hpp"
+
+namespace banyan::cli {
+
+enum ExitCode : int { kDone = 0, kFailed = 1, kUsage = 2, kCannotLoad = 3, kFailedItems = 4, kInterrupted = 130 };
+int exit_code(const Error& error);
+
+// A subcommand registers its flags and gives back what runs it.
+using Command = std::function<int()>;
+Command add_generate(CLI::App& app);
+Command add_code_sample(CLI::App& app);
+Command add_code_eval(CLI::App& app);
+Command add_code_merge(CLI::App& app);
+Command add_plan(CLI::App& app);
+Command add_inspect(CLI::App& app);
+Command add_tokenize(CLI::App& app);
+Command add_calibrate(CLI::App& app);
+
+struct ModelFlags {
+  std::string path;
+  std::string compute = "auto", kv_type = "auto", kv_budget = "auto";
+  int n_threads = 0;
+  std::int64_t max_batch = 256, max_rows = 1024;
+  bool deterministic = false;
+
+  void add(CLI::App& app);
+  std::shared_ptr<const Model> load() const;
+  // Adds the model as the session's lane; logs what is used. `n_tokens_wanted`: no more KV than these many tokens.
+  void add_lane(Session& session, const std::shared_ptr<const Model>& model, std::int64_t n_tokens_wanted) const;
+};
+
+struct SampleFlags {
+  std::int64_t n = 1, max_tokens = -1, seed = -1;
+  std::vector<std::string> stop;
+  SamplerOptions sampler;
+  bool ignore_eos = false;
+
+  void add(CLI::App& app, std::int64_t default_max_tokens);
+  // Draws the seed where none was given (and logs it), so that every record holds the one that replays it.
+  SampleOptions options();
+};
+
+// "sampler" of a record: the filters in the order in which they are applied.
+nlohmann::ordered_json to_json(const SamplerOptions& options);
+std::string version();
+
+// True from the first SIGINT or SIGTERM on; a second one ends the process at once.
+bool interrupted();
+void catch_interrupts();
+
+// "512MiB", "2G", "1000000" -> bytes. Throws Error{usage}.
+std::int64_t parse_bytes(const std::string& text, const std::string& flag);
+
+void log(const std::string& line);       // to stderr
+void progress(const std::string& line);  // to stderr, overwritten in place, on a terminal only
+void end_progress();
+
+std::string read_file(const std::string& path);  // throws Error{bad_file}
+
+}  // namespace banyan::cli

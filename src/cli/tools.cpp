@@ -1,0 +1,160 @@
+// banyan plan, inspect, tokenize, calibrate: small tools over the library.
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <iostream>
+
+#include "banyan/calibrate.hpp"
+#include "banyan/plan.hpp"
+#include "banyan/tree_file.hpp"
+#include "cli/common.hpp"
+
+namespace banyan::cli {
+namespace {
+
+std::string default_cost_model_path() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      cache != nullptr ? cache : std::filesystem::path(home != nullptr ? home : ".") / ".cache";
+  return (base / "banyan" / "cost_model.json").string();
+}
+
+struct ShapeFlags {
+  std::int64_t n_heads_q = 32, n_heads_kv = 8, head_dim = 128;
+  std::string kv_type = "bf16";
+
+  void add(CLI::App& app) {
+    app.add_option("--heads-q", n_heads_q, "Query heads")->check(CLI::Range(1, 1024))->capture_default_str();
+    app.add_option("--heads-kv", n_heads_kv, "KV heads; divides the query heads")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    app.add_option("--head-dim", head_dim, "Elements of one head")->check(CLI::Range(1, 1024))->capture_default_str();
+    app.add_option("--kv-type", kv_type, "f32, bf16 or f16")
+        ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+        ->capture_default_str();
+  }
+  AttentionShape shape() const {
+    if (n_heads_q % n_heads_kv != 0) {
+      throw Error(ErrorCode::usage, "--heads-kv",
+                  fmt::format("{} does not divide --heads-q {}", n_heads_kv, n_heads_q));
+    }
+    return {n_heads_q, n_heads_kv, head_dim, dtype_bytes(dtype_from_string(kv_type), 1)};
+  }
+};
+
+struct PlanTool {
+  std::string file, tree, cost_model = default_cost_model_path();
+  bool summary = false, deterministic = false;
+  ShapeFlags shape;
+
+  void print_cost(const char* way, const PlanCost& c, double predicted) const {
+    fmt::print("{:<10} {:>9} calls {:>12.4g} MB {:>12.4g} GFLOP", way, c.n_calls, c.bytes / 1e6, c.flops / 1e9);
+    if (predicted > 0) fmt::print(" {:>12.4g} us predicted", predicted);
+    fmt::print("\n");
+  }
+
+  void print(const std::string& name, const std::optional<CostModel>& model) const {
+    const BenchTree bench = load_bench_tree(file, name);
+    Plan shared, unshared;
+    Planner(PlanOptions{.deterministic = deterministic}).build(*bench.tree, bench.spans, shared);
+    Planner(PlanOptions{.sharing = PlanOptions::Sharing::unshared}).build(*bench.tree, bench.spans, unshared);
+    fmt::print("tree {}: {} nodes, {} rows\n", name, bench.tree->n_nodes(), shared.n_rows());
+    const AttentionShape s = shape.shape();
+    print_cost("shared", cost(shared, s), model ? predict_us(shared, s, *model) : 0);
+    print_cost("unshared", cost(unshared, s), model ? predict_us(unshared, s, *model) : 0);
+    if (!summary) fmt::print("{}\n", to_text(shared));
+  }
+
+  int run() const {
+    std::optional<CostModel> model;
+    if (std::filesystem::exists(cost_model)) {
+      model = load_cost_model(cost_model);
+      fmt::print("one layer; times from {} ({})\n", cost_model, model->machine);
+    } else {
+      log(fmt::format("no constants at {}: run `banyan calibrate` for predicted times", cost_model));
+    }
+    for (const auto& name : tree.empty() ? bench_tree_names(file) : std::vector{tree}) print(name, model);
+    return kDone;
+  }
+};
+
+struct Tokenize {
+  std::string model, prompt, file;
+  bool parse_special = false, no_bos = false;
+
+  int run() const {
+    const auto tokenizer = load_tokenizer(model);
+    const std::string text = file.empty() ? prompt : read_file(file);
+    const auto ids = tokenizer->encode(text, {.add_bos = !no_bos, .parse_special = parse_special});
+    nlohmann::ordered_json j;
+    j["ids"] = ids;
+    auto& pieces = j["pieces"] = nlohmann::ordered_json::array();
+    for (const TokenId id : ids) pieces.push_back(tokenizer->spec().pieces[static_cast<std::size_t>(id)]);
+    std::cout << j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    return kDone;
+  }
+};
+
+struct Calibrate {
+  ShapeFlags shape;
+  std::string out = default_cost_model_path();
+  int n_threads = 0;
+
+  int run() const {
+    const CostModel model = calibrate(shape.shape(), dtype_from_string(shape.kv_type), n_threads);
+    std::filesystem::create_directories(std::filesystem::absolute(out).parent_path());
+    save_cost_model(model, out);
+    fmt::print("{}\n{:.3g} us a call, {:.4g} GB/s, {:.4g} GFLOP/s\nwritten to {}\n", model.machine, model.call_us,
+               model.bytes_per_us / 1e3, model.flops_per_us / 1e3, out);
+    return kDone;
+  }
+};
+
+}  // namespace
+
+Command add_plan(CLI::App& app) {
+  auto t = std::make_shared<PlanTool>();
+  app.add_option("file", t->file, "Trees: a JSON file as those of the attention benches")->required();
+  app.add_option("--tree", t->tree, "Only the tree of this name");
+  app.add_flag("--summary", t->summary, "Costs alone, no listing");
+  app.add_flag("--deterministic", t->deterministic, "The plan of deterministic mode");
+  app.add_option("--cost-model", t->cost_model, "Constants that `banyan calibrate` wrote")->capture_default_str();
+  t->shape.add(app);
+  app.footer("Example:\n  banyan plan trees.json --tree hydragen-512x1024+16 --heads-q 8 --heads-kv 1");
+  return [t] { return t->run(); };
+}
+
+Command add_inspect(CLI::App& app) {
+  auto flags = std::make_shared<ModelFlags>();
+  app.add_option("model,-m,--model", flags->path, "Model: a Hugging Face directory or one .gguf")->required();
+  app.add_option("--compute", flags->compute, "What weights are multiplied in")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}));
+  app.footer("Example:\n  banyan inspect model.gguf");
+  return [flags] {
+    std::cout << flags->load()->describe();
+    return kDone;
+  };
+}
+
+Command add_tokenize(CLI::App& app) {
+  auto t = std::make_shared<Tokenize>();
+  app.add_option("-m,--model", t->model, "Model, or tokenizer file")->required();
+  app.add_option("-p,--prompt", t->prompt, "Text");
+  app.add_option("-f,--file", t->file, "Text file");
+  app.add_flag("--parse-special", t->parse_special, "Text that spells a special token becomes that token");
+  app.add_flag("--no-bos", t->no_bos, "Never put BOS in front");
+  app.footer("Example:\n  banyan tokenize -m model.gguf -p \"Hello world\"");
+  return [t] { return t->run(); };
+}
+
+Command add_calibrate(CLI::App& app) {
+  auto t = std::make_shared<Calibrate>();
+  t->shape.add(app);
+  app.add_option("--out", t->out, "Where the constants go")->capture_default_str();
+  app.add_option("-t,--threads", t->n_threads, "Threads; 0: all cores")->check(CLI::Range(0, 1024));
+  app.footer("Example:\n  banyan calibrate --heads-q 9 --heads-kv 3 --head-dim 64");
+  return [t] { return t->run(); };
+}
+
+}  // namespace banyan::cli

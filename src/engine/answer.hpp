@@ -1,0 +1,32 @@
+// From logits to answers, for every runner on the host. Layer 7, internal.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "banyan/runner.hpp"
+
+namespace banyan::detail {
+
+// Answers queries side by side on n_threads. Keeps one sampler per thread, so a step allocates nothing after warm-up
+// (but for logit hooks, which get a copy of their row). A query that fails has its error in its answer.
+class Answerer {
+ public:
+  Answerer(std::int64_t vocab_size, int n_threads);
+
+  // logits: [n_logit_rows, vocab_size]. `row_name[i]` of the message is the row of the plan: plan.logit_rows.
+  void answer(const SequenceTree& tree, const Plan& plan, std::span<const float> logits,
+              std::span<const StepQuery> queries, std::span<StepAnswer> answers);
+
+ private:
+  void run_hooks(const SequenceTree& tree, std::span<const float> logits, std::span<const StepQuery> queries,
+                 std::span<StepAnswer> answers);
+  void answer_one(const Plan& plan, std::span<const float> row, const StepQuery& query, Sampler& sampler,
+                  StepAnswer& answer) const;
+
+  std::int64_t vocab_size_;
+  std::vector<Sampler> samplers_;
+  std::vector<std::vector<float>> hooked_;  // of query i, empty without a hook
+};
+
+}  // namespace banyan::detail

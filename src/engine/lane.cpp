@@ -1,0 +1,411 @@
+// Lane: admission, scheduling and room in the pool -- the `gather` of a step. The rest of the step is in lane_step.cpp.
+#include "engine/lane.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <string>
+#include <tuple>
+
+namespace banyan::detail {
+namespace {
+
+// Rows of logits that scoring may ask for in one step: 64 rows of a 150,000-word vocabulary are 38 MB.
+constexpr std::int64_t kMaxScoreRows = 64;
+
+std::string where(const Item& item) {
+  return "node " + std::to_string(item.base.id().value) + ", sample " + std::to_string(item.key.sample);
+}
+
+}  // namespace
+
+Lane::Lane(LaneId id_in, std::unique_ptr<StepRunner> runner_in, const LaneOptions& options_in)
+    : id(id_in),
+      runner(std::move(runner_in)),
+      options(options_in),
+      pool(runner->n_kv_slots() > 0 ? std::make_unique<KvPool>(runner->n_kv_slots()) : nullptr),
+      tree(pool.get()),
+      planner(PlanOptions{.deterministic = runner->deterministic(), .sharing = options.sharing}) {}
+
+// --- admission -----------------------------------------------------------------------------------------------------
+
+bool Lane::gather() {
+  computed_.clear();
+  scheduled_.clear();
+  logit_rows_.clear();
+  queries_.clear();
+  query_items_.clear();
+  drop_withdrawn();
+  admit();
+  rows_left_ = std::max(options.max_rows, static_cast<std::int64_t>(active.size()));
+  for (const auto& item : active) rows_left_ -= item->path_ready ? 1 : 0;
+  // Decoding items always get their row; prompts share what is left, at least one tile of it.
+  rows_left_ = std::max(rows_left_, kTilePositions);
+  logits_left_ = kMaxScoreRows;
+  for (std::size_t i = 0; i < active.size(); ++i) schedule(*active[i]);  // may shorten `active` behind i
+  build_spans();
+  return !spans_.empty();
+}
+
+void Lane::drop_withdrawn() {
+  const auto check_budget = [this](Item& item) {
+    if (item.wish == nullptr || !item.wish->job || !item.wish->job->over_budget()) return;
+    if (item.kind == Item::Kind::sample) {
+      finish_sample(item, FinishReason::length);
+    } else {
+      fail(item, Error(ErrorCode::cancelled, "job", "the budget of tokens or steps is spent"));
+    }
+  };
+  for (const auto& entry : waiting) check_budget(*entry.second);
+  for (const auto& item : active) check_budget(*item);
+  std::erase_if(waiting, [](const auto& entry) { return entry.second->wish == nullptr; });
+  std::erase_if(active, [](const auto& item) { return item->wish == nullptr; });
+}
+
+void Lane::admit() {
+  std::int64_t promised = 0;  // slots that items admitted in this step will take
+  while (!waiting.empty() && static_cast<std::int64_t>(active.size()) < options.max_batch) {
+    const auto first = waiting.begin();
+    Item& item = *first->second;
+    if (!admit_one(item, promised)) {
+      if (item.wish != nullptr) return;  // not now: the pool has no room; later ones do not overtake
+      waiting.erase(first);              // failed
+      continue;
+    }
+    auto owned = std::move(first->second);
+    waiting.erase(first);
+    const auto at = std::upper_bound(active.begin(), active.end(), owned->order,
+                                     [](const auto& order, const auto& other) { return order < other->order; });
+    active.insert(at, std::move(owned));
+  }
+}
+
+// Positions that the item's path will have at its end.
+std::int64_t Lane::positions_needed(const Item& item) const {
+  const std::int64_t base = tree.end_position(item.base.id());
+  switch (item.kind) {
+    case Item::Kind::sample: {
+      const std::int64_t room = runner->max_positions() - base;
+      const std::int64_t wanted = item.wish->sample.max_tokens;
+      return base + (wanted < 0 ? room : std::min(wanted, room));
+    }
+    case Item::Kind::score: return base + static_cast<std::int64_t>(item.wish->targets.size());
+    case Item::Kind::top:
+    case Item::Kind::reward: return base;
+  }
+  return base;
+}
+
+std::int64_t Lane::missing_kv(NodeId node, std::int64_t end) const {
+  std::int64_t missing = 0;
+  while (node.valid()) {
+    missing += std::max<std::int64_t>(0, end - tree.n_kv(node));
+    end = tree.attach(node);
+    node = tree.parent(node);
+  }
+  return missing;
+}
+
+// False with item.wish set: not now. False with item.wish null: it failed and its wish was told.
+bool Lane::admit_one(Item& item, std::int64_t& promised) {
+  const std::int64_t base = tree.end_position(item.base.id());
+  if (base == 0) {
+    fail(item, Error(ErrorCode::bad_input, where(item),
+                     "the path is empty and the vocabulary has no BOS: there is nothing to continue from"));
+    return false;
+  }
+  if (base > runner->max_positions()) {
+    fail(item, Error(ErrorCode::context_full, where(item),
+                     "the path has " + std::to_string(base) + " tokens, the model takes " +
+                         std::to_string(runner->max_positions())));
+    return false;
+  }
+  if (item.kind == Item::Kind::sample && (base == runner->max_positions() || item.wish->sample.max_tokens == 0)) {
+    finish_sample(item, base == runner->max_positions() ? FinishReason::context : FinishReason::length);
+    return false;
+  }
+  if (pool != nullptr) {
+    if (const std::int64_t needed = positions_needed(item); needed > pool->n_slots()) {
+      fail(item, Error(ErrorCode::never_fits, where(item),
+                       "needs KV for " + std::to_string(needed) + " tokens (" + std::to_string(base) +
+                           " given), the pool holds " + std::to_string(pool->n_slots()) +
+                           "; raise the KV budget or lower the token limit"));
+      return false;
+    }
+    const NodeId end_node = item.leaf ? item.leaf.id() : item.base.id();
+    tree.touch(end_node);
+    const bool shares_path = !active.empty() && active.back()->base == item.base;
+    const std::int64_t missing = shares_path ? 0 : missing_kv(end_node, tree.n_tokens(end_node));
+    const std::int64_t wanted = promised + missing + kKvBlock;
+    if (!active.empty() && pool->n_free() < wanted && !evict(wanted)) return false;
+    promised = wanted;
+  }
+  if (!item.admitted_before) {
+    item.admitted_before = true;
+    stats.n_prefill_saved += base;  // what is computed is taken off again when it is
+    if (item.kind == Item::Kind::sample) {
+      item.leaf = node(tree.fork(item.base.id()));
+      // As much as is likely to be wanted: growing beyond it costs one allocation.
+      tree.reserve(item.leaf.id(), std::min<std::int64_t>(positions_needed(item) - base, 4096));
+      const auto& sampler = item.wish->sample.sampler;
+      if (sampler.repetition_penalty != 1.0) tree.path_tokens(item.base.id(), item.prompt);
+    } else if (item.kind == Item::Kind::score) {
+      item.leaf = node(tree.fork(item.base.id()));
+      tree.append(item.leaf.id(), item.wish->targets);
+    }
+  }
+  return true;
+}
+
+// --- scheduling ----------------------------------------------------------------------------------------------------
+
+// The last token of the path that ends with `node`; kNoNode if the path is empty.
+TreePosition Lane::last_token(NodeId node) const {
+  std::int64_t end = tree.n_tokens(node);
+  while (end == 0) {
+    end = tree.attach(node);
+    node = tree.parent(node);
+    if (!node.valid()) return {};
+  }
+  return {node, end - 1};
+}
+
+// KV for tokens [.., end) of a node, as far as this step's rows reach. True when it is complete after this step.
+bool Lane::schedule_node(Item& item, NodeId node, std::int64_t end) {
+  const auto found = scheduled_.find(node.value);
+  const std::int64_t begin = found != scheduled_.end() ? found->second : tree.n_kv(node);
+  if (begin >= end) return true;
+  const std::int64_t n = std::min(end - begin, rows_left_);
+  if (n == 0) return false;
+  if (pool != nullptr && !tree.allocate_kv(node, begin + n)) {
+    if (!make_room(item, n) || !tree.allocate_kv(node, begin + n)) return false;
+  }
+  rows_left_ -= n;
+  if (found == scheduled_.end()) {
+    scheduled_.emplace(node.value, begin + n);
+    computed_.push_back({node, begin, begin + n, 0, true});
+  } else {
+    found->second = begin + n;
+    std::find_if(computed_.rbegin(), computed_.rend(), [&](const auto& s) { return s.node == node; })->end = begin + n;
+  }
+  return begin + n == end;
+}
+
+// KV of the ancestors of the item's end node, root first. True when they are complete after this step.
+bool Lane::schedule_path(Item& item) {
+  chain_.clear();
+  const NodeId end_node = item.leaf ? item.leaf.id() : item.base.id();
+  bool stored = true;
+  for (NodeId n = end_node; tree.parent(n).valid(); n = tree.parent(n)) {
+    const NodeId up = tree.parent(n);
+    chain_.emplace_back(up, tree.attach(n));
+    stored = stored && tree.n_kv(up) >= tree.attach(n);
+  }
+  item.path_ready = stored;
+  if (stored) return true;
+  for (auto it = chain_.rbegin(); it != chain_.rend(); ++it) {
+    if (!schedule_node(item, it->first, it->second)) return false;
+  }
+  return true;
+}
+
+void Lane::schedule(Item& item) {
+  if (!item.path_ready && !schedule_path(item)) return;
+  const NodeId node = item.leaf ? item.leaf.id() : item.base.id();
+  const std::int64_t n = tree.n_tokens(node);
+  if (item.kind == Item::Kind::score) {
+    const std::int64_t begin = tree.n_kv(node);
+    const std::int64_t first_logits = item.n_scored == 0 ? 1 : 0;  // of the token in front of the continuation
+    const std::int64_t n_rows =
+        std::min({n - 1 - begin, logits_left_ - first_logits, std::max<std::int64_t>(rows_left_, 0)});
+    if (n_rows < 0) return;
+    logits_left_ -= n_rows + first_logits;
+    if (n_rows > 0 && !schedule_node(item, node, begin + n_rows)) return;
+    want_scores(item, begin, begin + n_rows);
+    return;
+  }
+  const std::int64_t n_missing = n - tree.n_kv(node);
+  if (item.path_ready && item.kind == Item::Kind::sample && n_missing <= 1) {
+    // The private leaf of a decoding sample: its row was set aside.
+    if (n_missing == 1) {
+      if (pool != nullptr && !tree.allocate_kv(node, n) && (!make_room(item, 1) || !tree.allocate_kv(node, n))) return;
+      computed_.push_back({node, n - 1, n, 0, true});
+    }
+  } else if (!schedule_node(item, node, n)) {
+    return;
+  }
+  want_logits(item);
+}
+
+void Lane::want_logits(Item& item) {
+  StepQuery query;
+  query.key = item.key;
+  if (item.kind == Item::Kind::sample) {
+    const auto& sample = item.wish->sample;
+    query.kind = StepQuery::Kind::draw;
+    query.sampler = &sample.sampler;
+    query.n_top = std::max<std::int64_t>(0, sample.n_logprobs);
+    query.history = {item.prompt, tree.tokens(item.leaf.id())};
+    if (sample.hook) query.hook = &sample.hook;
+    query.key.position = static_cast<std::uint64_t>(tree.end_position(item.leaf.id()));
+  } else {
+    query.kind = item.kind == Item::Kind::top ? StepQuery::Kind::top : StepQuery::Kind::reward;
+    query.n_top = item.n_top;
+  }
+  add_query(item, last_token(item.leaf ? item.leaf.id() : item.base.id()), query);
+}
+
+// Targets whose predecessor is computed in this step: target i is read from the row of token i - 1 of the leaf.
+void Lane::want_scores(Item& item, std::int64_t begin, std::int64_t end) {
+  const auto& targets = item.wish->targets;
+  StepQuery query;
+  query.kind = StepQuery::Kind::logprob;
+  if (item.n_scored == 0) {
+    query.target = targets[0];
+    add_query(item, last_token(item.base.id()), query);
+  }
+  for (std::int64_t i = begin; i < end; ++i) {
+    query.target = targets[static_cast<std::size_t>(i + 1)];
+    add_query(item, {item.leaf.id(), i}, query);
+  }
+}
+
+void Lane::add_query(Item& item, TreePosition at, StepQuery query) {
+  query.node = at.node;
+  query.n_node_tokens = at.pos + 1;
+  logit_rows_.push_back({at, queries_.size()});
+  queries_.push_back(query);
+  query_items_.push_back(&item);
+}
+
+// Spans of the plan from what is computed and the rows whose logits are wanted. A row that is wanted but not computed
+// (its KV is stored) is a span of its own that writes nothing.
+void Lane::build_spans() {
+  spans_.clear();
+  std::sort(computed_.begin(), computed_.end(), [](const auto& a, const auto& b) { return a.node < b.node; });
+  std::sort(logit_rows_.begin(), logit_rows_.end(), [](const LogitRow& a, const LogitRow& b) {
+    return std::tuple(a.at.node, a.at.pos, a.query) < std::tuple(b.at.node, b.at.pos, b.query);
+  });
+  // Appends a row to the last span if it continues it, else opens a new one.
+  const auto add_logit_row = [this](NodeId node, std::int64_t pos, bool write) {
+    if (!spans_.empty() && spans_.back().node == node && spans_.back().end == pos && spans_.back().write_kv == write &&
+        spans_.back().n_logits > 0) {
+      ++spans_.back().end;
+      ++spans_.back().n_logits;
+    } else {
+      spans_.push_back({node, pos, pos + 1, 1, write});
+    }
+  };
+  auto logit = logit_rows_.begin();
+  const auto replay_before = [&](NodeId node, std::int64_t pos) {  // wanted rows in front of (node, pos): stored ones
+    std::pair<NodeId, std::int64_t> last{kNoNode, -1};
+    for (; logit != logit_rows_.end() && std::pair(logit->at.node, logit->at.pos) < std::pair(node, pos); ++logit) {
+      const std::pair here(logit->at.node, logit->at.pos);
+      if (here != last) add_logit_row(here.first, here.second, false);
+      last = here;
+    }
+  };
+  for (const auto& c : computed_) {
+    replay_before(c.node, c.begin);
+    std::int64_t begin = c.begin;
+    while (logit != logit_rows_.end() && logit->at.node == c.node && logit->at.pos < c.end) {
+      const std::int64_t pos = logit->at.pos;
+      while (logit != logit_rows_.end() && logit->at.node == c.node && logit->at.pos == pos) ++logit;
+      if (begin < pos) {
+        spans_.push_back({c.node, begin, pos + 1, 1, true});
+      } else {
+        add_logit_row(c.node, pos, true);
+      }
+      begin = pos + 1;
+    }
+    if (begin < c.end) spans_.push_back({c.node, begin, c.end, 0, true});
+  }
+  replay_before(NodeId{tree.id_bound()}, 0);
+}
+
+// --- room in the pool ----------------------------------------------------------------------------------------------
+
+bool Lane::make_room(Item& item, std::int64_t n_slots) {
+  while (pool->n_free() < n_slots) {
+    if (evict(n_slots)) return true;
+    if (preempt_behind(item)) continue;
+    if (active.size() == 1) {
+      fail(item, Error(ErrorCode::never_fits, where(item),
+                       "needs " + std::to_string(n_slots) + " more KV slots, " + std::to_string(pool->n_free()) +
+                           " of " + std::to_string(pool->n_slots()) + " are free and nothing else can be evicted"));
+    }
+    return false;  // waits until those in front of it are done
+  }
+  return true;
+}
+
+// Node ids on the paths of active items: their KV stays.
+void Lane::collect_locked() {
+  locked_.clear();
+  for (const auto& item : active) {
+    for (NodeId n = item->leaf ? item->leaf.id() : item->base.id(); n.valid(); n = tree.parent(n))
+      locked_.push_back(n.value);
+  }
+  std::sort(locked_.begin(), locked_.end());
+}
+
+// Evicts KV that no active item needs, least recently used first and deepest first, until n_slots are free. False, and
+// nothing is evicted, where that cannot give n_slots.
+bool Lane::evict(std::int64_t n_slots) {
+  collect_locked();
+  std::vector<std::pair<std::uint64_t, NodeId>> candidates;
+  std::vector<NodeId> open(tree.roots().begin(), tree.roots().end());
+  while (!open.empty()) {
+    const NodeId n = open.back();
+    open.pop_back();
+    open.insert(open.end(), tree.children(n).begin(), tree.children(n).end());
+    if (!tree.slots(n).empty() && !std::binary_search(locked_.begin(), locked_.end(), n.value)) {
+      candidates.emplace_back(tree.last_use(n), n);
+    }
+  }
+  std::int64_t n_reachable = pool->n_free();
+  for (const auto& [use, n] : candidates) {
+    for (const SlotRun& run : tree.slots(n)) n_reachable += run.n;
+  }
+  if (n_reachable < n_slots) return false;
+  std::sort(candidates.begin(), candidates.end(),
+            [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
+  for (const auto& [use, n] : candidates) {
+    if (pool->n_free() >= n_slots) break;
+    stats.n_evicted_slots += tree.n_kv(n);
+    evicted_[n.value] = std::max(evicted_[n.value], tree.n_kv(n));
+    tree.evict_kv(n);
+  }
+  return pool->n_free() >= n_slots;
+}
+
+// Sends the last active item behind `item` back to wait; its own KV is freed. False: there is none.
+bool Lane::preempt_behind(const Item& item) {
+  if (active.empty() || active.back().get() == &item) return false;
+  auto victim = std::move(active.back());
+  active.pop_back();
+  victim->path_ready = false;
+  if (victim->leaf) {
+    evicted_[victim->leaf.id().value] = tree.n_kv(victim->leaf.id());
+    tree.evict_kv(victim->leaf.id());
+  }
+  if (victim->kind == Item::Kind::score) {  // starts again
+    victim->n_scored = 0;
+    victim->wish->score = {};
+  }
+  ++stats.n_preempted;
+  waiting.emplace(victim->order, std::move(victim));
+  return true;
+}
+
+LaneStats Lane::current_stats() const {
+  LaneStats s = stats;
+  s.n_active = static_cast<std::int64_t>(active.size());
+  s.n_waiting = static_cast<std::int64_t>(waiting.size());
+  if (pool != nullptr) {
+    s.kv_slots_total = pool->n_slots();
+    s.kv_slots_used = pool->n_slots() - pool->n_free();
+  }
+  return s;
+}
+
+}  // namespace banyan::detail

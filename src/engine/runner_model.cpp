@@ -1,0 +1,86 @@
+// StepRunner over a checkpoint: forward pass, then answers, on this host.
+#include <chrono>
+#include <string>
+
+#include "banyan/runner.hpp"
+#include "engine/answer.hpp"
+#include "model/forward.hpp"
+
+namespace banyan {
+namespace {
+
+class ModelRunner final : public StepRunner {
+ public:
+  ModelRunner(std::shared_ptr<const Model> model, const RunnerOptions& options)
+      : model_(std::move(model)),
+        n_kv_slots_(options.n_kv_slots),
+        kv_bytes_per_token_(banyan::kv_bytes_per_token(model_->config(), options.kv_type)),
+        tokenizer_(model_->tokenizer()),
+        forward_(model_, options.kv_type, options.n_kv_slots),
+        answerer_(model_->config().vocab_size, model_->options().n_threads) {
+    forward_.set_skip_attention(options.skip_attention);
+  }
+
+  std::int64_t vocab_size() const override { return model_->config().vocab_size; }
+  std::int64_t max_positions() const override { return model_->config().max_positions; }
+  std::int64_t n_kv_slots() const override { return n_kv_slots_; }
+  std::int64_t kv_bytes_per_token() const override { return kv_bytes_per_token_; }
+  bool deterministic() const override { return model_->options().deterministic; }
+  const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  const std::vector<TokenId>& eos_ids() const override { return model_->eos_ids(); }
+  std::string name() const override { return model_->config().name; }
+
+  Ticket submit(const SequenceTree& tree, const Plan& plan, std::span<const StepQuery> queries) override {
+    const auto begin = std::chrono::steady_clock::now();
+    tree_ = &tree;
+    plan_ = &plan;
+    queries_ = queries;
+    logits_ = forward_.run(plan);
+    times_.forward_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    return ++ticket_;
+  }
+
+  StepTimes harvest(Ticket /*ticket*/, std::span<StepAnswer> answers) override {
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < queries_.size(); ++i) {
+      if (queries_[i].kind == StepQuery::Kind::reward) {
+        answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
+      }
+    }
+    answerer_.answer(*tree_, *plan_, logits_, queries_, answers);
+    times_.sample_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    return times_;
+  }
+
+ private:
+  std::shared_ptr<const Model> model_;
+  std::int64_t n_kv_slots_, kv_bytes_per_token_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  Forward forward_;
+  detail::Answerer answerer_;
+  // of the step in flight
+  const SequenceTree* tree_ = nullptr;
+  const Plan* plan_ = nullptr;
+  std::span<const StepQuery> queries_;
+  std::span<const float> logits_;
+  StepTimes times_;
+  Ticket ticket_ = 0;
+};
+
+}  // namespace
+
+std::int64_t kv_bytes_per_token(const ModelConfig& config, DType kv_type) {
+  return 2 * config.n_layers * dtype_bytes(kv_type, config.n_heads_kv * config.head_dim);
+}
+
+std::unique_ptr<StepRunner> make_runner(std::shared_ptr<const Model> model, const RunnerOptions& options) {
+  if (options.kv_type != DType::f32 && options.kv_type != DType::bf16 && options.kv_type != DType::f16) {
+    throw Error(ErrorCode::unsupported, "kv_type", std::string(to_string(options.kv_type)) + "; known: f32, bf16, f16");
+  }
+  if (options.n_kv_slots < 1) {
+    throw Error(ErrorCode::usage, "n_kv_slots", std::to_string(options.n_kv_slots) + " must be at least 1");
+  }
+  return std::make_unique<ModelRunner>(std::move(model), options);
+}
+
+}  // namespace banyan

@@ -1,0 +1,110 @@
+#include "model/checkpoint.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <set>
+
+#include "model/json.hpp"
+
+namespace banyan {
+
+const TensorNames kHfNames{.embed = "model.embed_tokens.weight",
+                           .final_norm = "model.norm.weight",
+                           .head = "lm_head.weight",
+                           .layer = "model.layers.{}.",
+                           .attn_norm = "input_layernorm.weight",
+                           .q = "self_attn.q_proj.weight",
+                           .k = "self_attn.k_proj.weight",
+                           .v = "self_attn.v_proj.weight",
+                           .attn_out = "self_attn.o_proj.weight",
+                           .ffn_norm = "post_attention_layernorm.weight",
+                           .gate = "mlp.gate_proj.weight",
+                           .up = "mlp.up_proj.weight",
+                           .down = "mlp.down_proj.weight"};
+
+const TensorNames kGgufNames{.embed = "token_embd.weight",
+                             .final_norm = "output_norm.weight",
+                             .head = "output.weight",
+                             .layer = "blk.{}.",
+                             .attn_norm = "attn_norm.weight",
+                             .q = "attn_q.weight",
+                             .k = "attn_k.weight",
+                             .v = "attn_v.weight",
+                             .attn_out = "attn_output.weight",
+                             .ffn_norm = "ffn_norm.weight",
+                             .gate = "ffn_gate.weight",
+                             .up = "ffn_up.weight",
+                             .down = "ffn_down.weight"};
+
+const TensorMap& Checkpoint::tensors() const {
+  if (const auto* gguf = std::get_if<std::unique_ptr<GgufFile>>(&files)) return (*gguf)->tensors();
+  return std::get<std::unique_ptr<SafetensorsFiles>>(files)->tensors();
+}
+
+namespace {
+
+// eos_token_id of config.json and generation_config.json: a number, or a list of them.
+void add_eos_ids(const std::string& path, std::set<TokenId>& ids) {
+  const auto json = read_json_object(path);
+  if (!json.contains("eos_token_id") || json["eos_token_id"].is_null()) return;
+  const auto& value = json["eos_token_id"];
+  const std::string where = path + ": key 'eos_token_id'";
+  const auto add = [&](const nlohmann::json& id) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > 0x7fffffffU) {
+      throw Error(ErrorCode::bad_file, where, fmt::format("{} is no token id", id.dump()));
+    }
+    ids.insert(id.get<TokenId>());
+  };
+  if (value.is_array()) {
+    for (const auto& id : value) add(id);
+  } else {
+    add(value);
+  }
+}
+
+void finish_eos_ids(Checkpoint& c, std::set<TokenId> ids) {
+  if (c.tokenizer) ids.insert(c.tokenizer->spec().eos.begin(), c.tokenizer->spec().eos.end());
+  for (const TokenId id : ids) {
+    if (id >= c.config.vocab_size) {
+      throw Error(ErrorCode::bad_file, c.path + ": end-of-text id",
+                  fmt::format("{} is beyond the vocabulary of {}", id, c.config.vocab_size));
+    }
+  }
+  c.eos_ids.assign(ids.begin(), ids.end());
+}
+
+Checkpoint open_dir(const std::string& dir) {
+  const std::filesystem::path base(dir);
+  Checkpoint c{.path = dir, .format = "safetensors", .names = &kHfNames};
+  c.config = config_from_json((base / "config.json").string());
+  c.files = std::make_unique<SafetensorsFiles>(dir);
+  c.tokenizer = tokenizer_from_dir(dir);
+  std::set<TokenId> eos;
+  add_eos_ids((base / "config.json").string(), eos);
+  std::error_code ignored;
+  if (const auto generation = base / "generation_config.json"; std::filesystem::exists(generation, ignored)) {
+    add_eos_ids(generation.string(), eos);
+  }
+  finish_eos_ids(c, std::move(eos));
+  return c;
+}
+
+Checkpoint open_gguf(const std::string& path) {
+  auto file = std::make_unique<GgufFile>(path);
+  Checkpoint c{.path = path, .format = "GGUF", .names = &kGgufNames, .interleaved_qk = true};
+  c.config = config_from_gguf(*file);
+  c.tokenizer = tokenizer_from_gguf(*file);
+  c.files = std::move(file);
+  finish_eos_ids(c, {});
+  return c;
+}
+
+}  // namespace
+
+Checkpoint open_checkpoint(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? open_dir(path) : open_gguf(path);
+}
+
+}  // namespace banyan

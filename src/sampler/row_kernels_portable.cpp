@@ -1,0 +1,3 @@
+#define BANYAN_ROW_KERNELS portable_kernels
+#define BANYAN_ROW_KERNELS_NAME "portable"
+#include "sampler/row_kernels.inl"

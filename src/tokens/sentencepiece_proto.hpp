@@ -1,0 +1,41 @@
+// The few fields of sentencepiece's ModelProto that banyan writes and reads, by their numbers in the library's
+// published sentencepiece_model.proto (the library keeps its generated header to itself). Pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "banyan/tokenizer.hpp"
+
+namespace banyan {
+
+// A BPE model of the pieces, scores and kinds of `spec`, with identity normalisation: no characters replaced, no space
+// removed, no space put in front (SpmTokenizer does that, it knows where a text begins). [serialised ModelProto]
+//
+// The library wants exactly one unknown piece, all 256 byte pieces or none, and no piece empty or twice; vocabularies
+// of files break the last rule with fillers, which become control pieces under a name of their own: never matched in a
+// text, ids unchanged. Throws Error{bad_file} for the other two.
+std::string write_sentencepiece_model(const TokenizerSpec& spec);
+
+// A model file: its pieces, and the settings that decide how a text is cut. Defaults are those of the .proto file.
+struct SentencepieceFile {
+  std::vector<std::string> pieces;
+  std::vector<float> scores;     // [n pieces]
+  std::vector<TokenKind> kinds;  // [n pieces]
+
+  enum class Model : int { unigram = 1, bpe = 2, word = 3, character = 4 } model = Model::unigram;
+  bool whitespace_as_suffix = false;
+  std::string bos_piece = "<s>", eos_piece = "</s>";
+
+  std::string normalizer_name;
+  bool has_charsmap = false;
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+};
+
+// Throws Error{bad_file} naming `where` if `model` is no well-formed ModelProto.
+SentencepieceFile read_sentencepiece_model(std::string_view model, const std::string& where);
+
+}  // namespace banyan
