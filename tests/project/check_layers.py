@@ -17,9 +17,9 @@ PUBLIC = {
     "tokenizer": 1,
     "kv_pool": 2, "tree": 2, "graph": 2,
     "plan": 3, "tree_file": 3,
-    "model": 5,
+    "model": 5, "calibrate": 5,
     "sampler": 6,
-    "session": 7, "task": 7, "language_model": 7, "engine": 7,
+    "runner": 7, "session": 7, "task": 7, "tree_view": 7,
 }  # fmt: skip
 # Whole folders of public headers: the drivers and the harnesses.
 PUBLIC_FOLDERS = {"search": 8, "code": 8}
@@ -33,7 +33,7 @@ NARROW = {1: {0, 1}, 2: {0, 2}, 3: {0, 2, 3}, 4: {0, 4}, 5: {0, 1, 2, 3, 4, 5}, 
 # Libraries from outside, by the first part of the include path, and the places that may see them.
 EXTERNAL = {
     "Eigen": ["kernels/cpu/"],
-    "boost": ["include/banyan/graph.hpp", "src/tree/", "src/plan/", "src/cli/", "examples/", "bench/"],
+    "boost": ["include/banyan/graph.hpp", "src/", "examples/", "bench/"],
     "fmt": ["src/", "kernels/", "search/", "bench/"],
     "nlohmann": ["src/", "search/", "bench/"],
     "CLI": ["src/cli/"],
@@ -119,8 +119,8 @@ def check_include(root: pathlib.Path, file: str, layer: int, target: str) -> str
     if file.startswith("include/") and not ours.startswith("include/"):
         return f"{ours} is internal; a public header includes public headers alone"
     if layer >= 8 and not ours.startswith("include/") and file_folder(ours) != file_folder(file):
-        if file.startswith("bench/") and ours == "kernels/ops.hpp":
-            return None
+        if file.startswith("bench/") and ours.startswith("kernels/"):
+            return None  # a kernel bench measures each instruction set by itself
         return f"{ours} is internal; search, cli, examples and bench see include/banyan alone"
     return None
 
