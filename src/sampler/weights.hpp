@@ -13,7 +13,6 @@ namespace banyan::sampling {
 
 using Weight = std::uint64_t;
 
-constexpr int kWeightBits = 44;
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 19;
 // 256 + e lies in [256, 257], where the last bit of a double is 2^-44: the addition itself rounds (to nearest even).
 constexpr double kWeightMagic = 256.0;
