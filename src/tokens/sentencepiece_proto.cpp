@@ -125,18 +125,35 @@ class ProtoReader {
   std::string_view bytes_;
 };
 
-// Kinds as the library takes them: one unknown piece, fillers and doubles out of the way.
-std::vector<TokenKind> usable_kinds(const TokenizerSpec& spec) {
-  std::vector<TokenKind> kinds = spec.kinds;
+std::string escape_spaces(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == ' ' ? kSpaceMark : std::string_view(&c, 1);
+  return escaped;
+}
+
+struct UsablePieces {
+  std::vector<std::string> texts;
+  std::vector<TokenKind> kinds;
+};
+
+// Pieces as the library takes them: one unknown piece, fillers and doubles out of the way.
+UsablePieces usable_pieces(const TokenizerSpec& spec) {
+  UsablePieces usable{spec.pieces, spec.kinds};
   TokenId unknown = spec.unk;
-  int n_bytes = 0;
-  std::unordered_set<std::string_view> seen;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    if (kinds[i] == TokenKind::unknown && unknown == kNoToken) unknown = static_cast<TokenId>(i);
-    if (kinds[i] == TokenKind::unknown) kinds[i] = TokenKind::control;
-    n_bytes += kinds[i] == TokenKind::byte ? 1 : 0;
-    const bool filler = is_filler(spec.pieces[i], static_cast<TokenId>(i));
-    if (spec.pieces[i].empty() || filler || !seen.insert(spec.pieces[i]).second) kinds[i] = TokenKind::control;
+  std::int64_t n_bytes = 0;
+  std::unordered_set<std::string> seen;
+  for (std::size_t i = 0; i < spec.pieces.size(); ++i) {
+    TokenKind& kind = usable.kinds[i];
+    if (kind == TokenKind::unknown && unknown == kNoToken) unknown = static_cast<TokenId>(i);
+    if (kind == TokenKind::unknown) kind = TokenKind::control;
+    if (kind == TokenKind::byte) ++n_bytes;
+    std::string& piece = usable.texts[i];
+    // The library looks for added tokens after it has escaped the spaces of the text.
+    if (kind == TokenKind::user_defined) piece = escape_spaces(piece);
+    if (piece.empty() || is_filler(piece, static_cast<TokenId>(i)) || !seen.insert(piece).second) {
+      kind = TokenKind::control;
+      piece = fmt::format("<banyan filler {}>", i);
+    }
   }
   if (unknown == kNoToken)
     throw Error(ErrorCode::bad_file, spec.where, "sentencepiece vocabulary without unknown token");
@@ -144,25 +161,25 @@ std::vector<TokenKind> usable_kinds(const TokenizerSpec& spec) {
     throw Error(ErrorCode::bad_file, spec.where,
                 fmt::format("sentencepiece vocabulary with {} byte tokens; there must be all 256 or none", n_bytes));
   }
-  kinds[static_cast<std::size_t>(unknown)] = TokenKind::unknown;
-  return kinds;
+  usable.kinds[static_cast<std::size_t>(unknown)] = TokenKind::unknown;
+  return usable;
 }
 
 }  // namespace
 
 std::string write_sentencepiece_model(const TokenizerSpec& spec) {
-  const std::vector<TokenKind> kinds = usable_kinds(spec);
+  const UsablePieces usable = usable_pieces(spec);
   ProtoWriter model;
   bool byte_fallback = false;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    byte_fallback = byte_fallback || kinds[i] == TokenKind::byte;
-    if (std::isnan(spec.scores[i]))
+  for (std::size_t i = 0; i < usable.kinds.size(); ++i) {
+    byte_fallback = byte_fallback || usable.kinds[i] == TokenKind::byte;
+    if (std::isnan(spec.scores[i])) {
       throw Error(ErrorCode::bad_file, spec.where, fmt::format("score of token {} is NaN", i));
-    const bool by_id = kinds[i] == TokenKind::control;  // control pieces are cut out before, so their text is free
+    }
     ProtoWriter piece;
-    piece.bytes(kPiece, by_id ? fmt::format("<banyan control {}>", i) : spec.pieces[i]);
+    piece.bytes(kPiece, usable.texts[i]);
     piece.number(kScore, spec.scores[i]);
-    piece.varint(kType, type_of_kind(kinds[i]));
+    piece.varint(kType, type_of_kind(usable.kinds[i]));
     model.bytes(kPieces, piece.take());
   }
   ProtoWriter trainer;

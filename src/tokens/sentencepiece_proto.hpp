@@ -10,6 +10,8 @@
 
 namespace banyan {
 
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space in pieces
+
 // A BPE model of the pieces, scores and kinds of `spec`, with identity normalisation: no characters replaced, no space
 // removed, no space put in front (SpmTokenizer does that, it knows where a text begins). [serialised ModelProto]
 //

@@ -15,8 +15,6 @@ namespace banyan {
 
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space in pieces
-
 std::string unescape_spaces(std::string_view piece) {
   std::string text;
   for (std::size_t at; (at = piece.find(kSpaceMark)) != std::string_view::npos;) {
