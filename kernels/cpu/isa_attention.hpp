@@ -12,8 +12,8 @@
 // it changes no bit. Hence a row's bits depend on its own keys and on where tiles end, and nothing else.
 //
 // Scores are in base 2: the scale and log2(e) are multiplied into the queries once. With bf16 keys and a bf16 dot
-// product, queries and p are rounded to bf16 (relative 2^-9 each); sums of p use the unrounded values. Everything else
-// is f32.
+// product, queries and p are rounded to bf16 (relatively by 2^-8 at most); sums of p use the unrounded values.
+// Everything else is f32.
 #pragma once
 
 #include "kernels/cpu/isa.hpp"
@@ -48,7 +48,7 @@ BANYAN_INLINE std::int64_t round_up(std::int64_t n, std::int64_t m) { return (n 
 
 // Keys that a row sees of those that begin at path position `first`.
 BANYAN_INLINE std::int64_t n_visible(const AttentionUnit& u, std::int64_t row, std::int64_t first, std::int64_t n) {
-  return kMax64(0, kMin64(n, u.positions[row] + std::int64_t{1} - first));
+  return most(0, least(n, u.positions[row] + std::int64_t{1} - first));
 }
 
 UnitState begin_unit(const AttentionUnit& u) {
@@ -78,7 +78,7 @@ UnitState begin_unit(const AttentionUnit& u) {
     const float* q = u.q + (row * u.n_heads_q + head) * u.head_dim;
     float* scaled = s.pairs ? s.scores : s.q + i * s.stride;  // scores are free still, and longer than any head
     for (std::int64_t j = 0; j < s.stride; j += kWidth) {
-      const int n = static_cast<int>(kMax64(0, kMin64(kWidth, u.head_dim - j)));
+      const int n = static_cast<int>(most(0, least(kWidth, u.head_dim - j)));
       store(scaled + j, mul(load_first(q + j, n), scale));
     }
     if (s.pairs) round_bf16(scaled, reinterpret_cast<std::uint16_t*>(s.q) + i * s.stride, s.stride, s.stride);
@@ -113,7 +113,7 @@ void pack_keys(const AttentionUnit& u, const UnitState& s, const std::int64_t* s
   for (std::int64_t key = 0; key < round_up(n_keys, 16); key += kWidth) {
     for (std::int64_t i = 0; i < n_rows; i += kWidth) {
       Vec rows[kWidth];
-      const int n = static_cast<int>(kMin64(kWidth, n_rows - i));
+      const int n = static_cast<int>(least(kWidth, n_rows - i));
 #pragma GCC unroll 16
       for (int j = 0; j < kWidth; ++j) {
         rows[j] = splat(0.0F);
@@ -131,7 +131,7 @@ void pack_values(const AttentionUnit& u, const UnitState& s, const std::int64_t*
   for (std::int64_t column = 0; column < s.stride; column += kWidth) {
     float* out =
         s.v_tile + column / kPanelColumns * kTileKeys * kPanelColumns / (s.pairs ? 2 : 1) + column % kPanelColumns;
-    const int n = static_cast<int>(kMax64(0, kMin64(kWidth, u.head_dim - column)));
+    const int n = static_cast<int>(most(0, least(kWidth, u.head_dim - column)));
     if (!s.pairs) {
       for (std::int64_t key = 0; key < n_keys; ++key) {
         store(out + key * kPanelColumns, widen(u.v, u.kv_type, slots[key] * u.head_dim + column, n));
@@ -163,7 +163,7 @@ BANYAN_INLINE void softmax_block(const UnitState& s, std::int64_t first, std::in
     const float* row = s.scores + r * kTileKeys;
     Vec largest = nothing;
     for (std::int64_t i = 0; i < n_vectors; ++i) {
-      const int seen = static_cast<int>(kMax64(0, kMin64(kWidth, visible[r] - i * kWidth)));
+      const int seen = static_cast<int>(most(0, least(kWidth, visible[r] - i * kWidth)));
       largest = max_of(largest, keep_first(load(row + i * kWidth), seen, nothing));
     }
     const float tile = largest_of(largest);
@@ -179,7 +179,7 @@ BANYAN_INLINE void softmax_block(const UnitState& s, std::int64_t first, std::in
     float* row = s.scores + r * kTileKeys;
     Vec sum = splat(0.0F);
     for (std::int64_t i = 0; i < n_vectors; ++i) {
-      const int seen = static_cast<int>(kMax64(0, kMin64(kWidth, visible[r] - i * kWidth)));
+      const int seen = static_cast<int>(most(0, least(kWidth, visible[r] - i * kWidth)));
       const Vec p = exp2_of(sub(keep_first(load(row + i * kWidth), seen, nothing), splat(base[r])));
       sum = add(sum, p);
 #if defined(__AVX512BF16__)
@@ -199,7 +199,7 @@ void attend_tile(const AttentionUnit& u, const UnitState& s, std::int64_t packed
                  std::int64_t position, std::int64_t n_keys) {
   const auto product = s.pairs ? gemm_bf16 : gemm_f32;
   for (std::int64_t first = packed_begin; first < packed_end; first += kRowBlock) {
-    const std::int64_t n = kMin64(kRowBlock, packed_end - first);
+    const std::int64_t n = least(kRowBlock, packed_end - first);
     std::int32_t visible[kRowBlock];
     for (std::int64_t r = 0; r < n; ++r) {
       visible[r] = static_cast<std::int32_t>(n_visible(u, u.row_begin + (first + r) / u.group, position, n_keys));
@@ -231,7 +231,7 @@ void attend_tile(const AttentionUnit& u, const UnitState& s, std::int64_t packed
     for (std::int64_t column = 0; column < s.stride; column += kPanelColumns) {
       pv.b = s.v_tile + column / kPanelColumns * panel;
       pv.c = s.o + first * s.stride + column;
-      pv.n_columns = kMin64(kPanelColumns, s.stride - column);
+      pv.n_columns = least(kPanelColumns, s.stride - column);
       product(pv);
     }
   }
@@ -248,7 +248,7 @@ struct KeyCursor {
         ++run;
         offset = 0;
       }
-      const std::int64_t m = kMin64(n, run->n - offset);
+      const std::int64_t m = least(n, run->n - offset);
       for (std::int64_t i = 0; i < m; ++i) slots[i] = run->first + offset + i;
       slots += m;
       offset += m;
@@ -258,14 +258,14 @@ struct KeyCursor {
 };
 
 void walk_call(const AttentionUnit& u, const UnitState& s, const AttentionCall& call) {
-  std::int64_t row = kMax64(call.row_begin, u.row_begin);
-  const std::int64_t row_end = kMin64(call.row_end, u.row_end);
+  std::int64_t row = most(call.row_begin, u.row_begin);
+  const std::int64_t row_end = least(call.row_end, u.row_end);
   std::int64_t n_keys = 0;
-  for (std::int64_t r = row; r < row_end; ++r) n_keys = kMax64(n_keys, n_visible(u, r, call.kv_position, call.n_keys));
+  for (std::int64_t r = row; r < row_end; ++r) n_keys = most(n_keys, n_visible(u, r, call.kv_position, call.n_keys));
   KeyCursor cursor{u.runs + call.run_begin, 0};
   for (std::int64_t first = 0; first < n_keys;) {
     const std::int64_t position = call.kv_position + first;
-    const std::int64_t n = kMin64(kTileKeys - position % kTileKeys, n_keys - first);
+    const std::int64_t n = least(kTileKeys - position % kTileKeys, n_keys - first);
     while (n_visible(u, row, position, n) == 0)
       ++row;  // in causal calls the first rows are done; some row sees the tile
     std::int64_t slots[kTileKeys];

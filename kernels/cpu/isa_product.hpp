@@ -10,8 +10,8 @@ namespace banyan::kernels {
 namespace {
 
 constexpr int kTileRows = 6;
-constexpr std::int64_t kMin64(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-constexpr std::int64_t kMax64(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+constexpr std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+constexpr std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
 #if defined(__AVX512BF16__)
 constexpr bool kBf16Dot = true;
@@ -20,6 +20,12 @@ using Bf16Operand = std::uint16_t;  // what round_bf16 writes
 constexpr bool kBf16Dot = false;
 using Bf16Operand = float;  // rounded to bf16
 #endif
+
+BANYAN_INLINE Vec load_bits(const std::uint16_t* p) {
+  Vec v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return v;
+}
 
 // Bytes to ask for while a tile is computed: `step` more with each k.
 struct Prefetch {
@@ -82,27 +88,36 @@ void tile_bf16(const PanelProduct& p, std::int64_t row, std::int64_t column, Pre
   begin_tile(p, c, row, sum);
   for (std::int64_t k = 0; k < p.k; k += 2, b += 2 * kPanelColumns, next.p += next.step) {
     __builtin_prefetch(next.p);
+#if defined(__AVX512BF16__)
     Vec w[V];
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      __builtin_memcpy(&w[v], b + 2 * v * kWidth, sizeof(Vec));
-    }
+    for (int v = 0; v < V; ++v) w[v] = load_bits(b + 2 * v * kWidth);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-#if defined(__AVX512BF16__)
       std::int32_t pair;
       __builtin_memcpy(&pair, a + r * p.a_stride + k, sizeof(pair));
       const __m512i x = _mm512_set1_epi32(pair);
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)x, (__m512bh)w[v]);
+    }
 #else
-      const Vec x0 = splat(a[r * p.a_stride + k]), x1 = splat(a[r * p.a_stride + k + 1]);
+    // One half of the pairs after the other: both at once need more registers than AVX2 has.
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Vec w[V];
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) {
-        sum[r][v] = fma(x1, second_halves(w[v]), fma(x0, first_halves(w[v]), sum[r][v]));
+        const Vec pairs = load_bits(b + 2 * v * kWidth);
+        w[v] = half == 0 ? first_halves(pairs) : second_halves(pairs);
       }
-#endif
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const Vec x = splat(a[r * p.a_stride + k + half]);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) sum[r][v] = fma(x, w[v], sum[r][v]);
+      }
     }
+#endif
   }
   end_tile(p, c, column, sum);
 }
@@ -135,7 +150,7 @@ BANYAN_INLINE void product(const PanelProduct& p, const Tile* const (&tiles)[kTi
   for (std::int64_t i = 0, row = 0; i < n_tiles; ++i) {
     const std::int64_t n = p.n_rows / n_tiles + (i < p.n_rows % n_tiles ? 1 : 0);
     for (std::int64_t column = 0; column < p.n_columns; column += kTileVectors * kWidth) {
-      const std::int64_t n_vectors = kMin64(kTileVectors, (p.n_columns - column) / kWidth);
+      const std::int64_t n_vectors = least(kTileVectors, (p.n_columns - column) / kWidth);
       tiles[n_vectors - 1][n - 1](p, row, column, next);
       next.p += step * p.k;
     }
@@ -149,7 +164,7 @@ void gemm_bf16(const PanelProduct& p) { product(p, kTilesBf16ByVectors, kPanelCo
 void round_bf16(const float* x, void* dst, std::int64_t n, std::int64_t n_padded) {
   auto* out = static_cast<Bf16Operand*>(dst);
   for (std::int64_t i = 0; i < n; i += kWidth) {
-    const int m = static_cast<int>(kMin64(kWidth, n - i));
+    const int m = static_cast<int>(least(kWidth, n - i));
 #if defined(__AVX512BF16__)
     const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(load_first(x + i, m));
     _mm256_mask_storeu_epi16(out + i, first_lanes(m), rounded);
