@@ -75,6 +75,7 @@ struct Planner::Scratch {
 
   ActiveNode& node(std::int32_t i) { return active.nodes[static_cast<std::size_t>(i)]; }
   std::int32_t n_rows() const { return static_cast<std::int32_t>(plan->tokens.size()); }
+  bool has_slots() const { return storage->pool != nullptr; }
   std::int64_t tile_floor(std::int64_t position) const {
     return options.deterministic ? position / kTilePositions * kTilePositions : position;
   }
@@ -154,7 +155,7 @@ void Planner::Scratch::add_rows(ActiveNode& n) {
 
 void Planner::Scratch::add_span_rows(const ActiveNode& n, std::int32_t s) {
   const StepSpan& span = spans[static_cast<std::size_t>(s)];
-  if (span.end > n.n_slots()) throw_no_slots(n, span.end);
+  if (has_slots() && span.end > n.n_slots()) throw_no_slots(n, span.end);
   plan->span_rows[static_cast<std::size_t>(s)] = n_rows();
   for (std::int64_t i = span.end - span.n_logits; i < span.end; ++i) {
     plan->logit_rows.push_back(n_rows() + static_cast<std::int32_t>(i - span.begin));
@@ -165,7 +166,7 @@ void Planner::Scratch::add_span_rows(const ActiveNode& n, std::int32_t s) {
     plan->positions.push_back(static_cast<std::int32_t>(n.begin + i));
     plan->nodes.push_back(n.id);
   }
-  if (!span.write_kv) {
+  if (!span.write_kv || !has_slots()) {
     plan->kv_slots.resize(plan->tokens.size(), -1);
   } else if (span.begin + 1 == n.n_slots()) {
     plan->kv_slots.push_back(n.page->last_slot[n.page_row]);
@@ -251,8 +252,9 @@ void Planner::Scratch::add_call(std::int32_t n, std::int64_t begin, std::int64_t
 
 void Planner::Scratch::add_runs(const Piece& piece, std::size_t run_begin) {
   const ActiveNode& n = node(piece.node);
-  if (piece.end > n.n_slots()) throw_no_slots(n, piece.end);
   assert(is_computed(piece));
+  if (!has_slots()) return;
+  if (piece.end > n.n_slots()) throw_no_slots(n, piece.end);
   SlotCursor cursor(n, piece.begin);
   auto& runs = plan->runs;
   for (std::int64_t rest = piece.end - piece.begin; rest > 0;) {
@@ -290,8 +292,8 @@ void Planner::Scratch::note_tail(const ActiveNode& n) {
 // The short way of update(). On false the plan may be half changed: build() comes next.
 bool Planner::Scratch::continue_by_one() {
   const auto n_spans = static_cast<std::int64_t>(spans.size());
-  if (!complete || storage->epoch != plan->epoch || n_growable != n_spans || static_cast<std::int64_t>(tails.size()) != n_spans ||
-      plan->n_rows() != n_spans) {
+  if (!complete || storage->epoch != plan->epoch || n_growable != n_spans ||
+      static_cast<std::int64_t>(tails.size()) != n_spans || plan->n_rows() != n_spans) {
     return false;
   }
   for (std::size_t i = 0; i < spans.size(); ++i) {
@@ -303,20 +305,21 @@ bool Planner::Scratch::continue_by_one() {
     }
     const Storage::Page& page = storage->page(span.node);
     const std::size_t page_row = Storage::row(span.node);
-    const std::int64_t slot = page.last_slot[page_row];
     AttentionCall& call = plan->calls[static_cast<std::size_t>(tail.call)];
-    SlotRun& run = plan->runs[static_cast<std::size_t>(call.run_end) - 1];
+    const auto row = static_cast<std::size_t>(tail.row);
     // The new token must be the newest one, and its slot the next one of the run; all else takes a new run.
-    if (page.n_tokens[page_row] != span.end || page.n_slots[page_row] != span.end || run.first + run.n != slot) {
-      return false;
+    if (page.n_tokens[page_row] != span.end) return false;
+    if (has_slots()) {
+      const std::int64_t slot = page.last_slot[page_row];
+      SlotRun& run = plan->runs[static_cast<std::size_t>(call.run_end) - 1];
+      if (page.n_slots[page_row] != span.end || run.first + run.n != slot) return false;
+      ++run.n;
+      plan->kv_slots[row] = span.write_kv ? slot : -1;
     }
-    ++run.n;
     ++call.n_keys;
     ++tail.next;
-    const auto row = static_cast<std::size_t>(tail.row);
     plan->tokens[row] = page.last_token[page_row];
     ++plan->positions[row];
-    plan->kv_slots[row] = span.write_kv ? slot : -1;
   }
   return true;
 }
@@ -328,11 +331,7 @@ Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 
 void Planner::build(const SequenceTree& tree, std::span<const StepSpan> spans, Plan& plan) {
-  const Storage& storage = tree.storage();
-  if (storage.pool == nullptr) {
-    throw Error(ErrorCode::usage, "sequence tree", "has no KV pool, so there are no addresses to plan with");
-  }
-  scratch_->storage = &storage;
+  scratch_->storage = &tree.storage();
   scratch_->spans = spans;
   scratch_->plan = &plan;
   scratch_->build();
