@@ -27,7 +27,7 @@ std::string_view first_characters(std::string_view text, std::size_t n) {
 
 // Inside the quotes of a DOT string that is shown: Graphviz reads backslashes and HTML entities there, and ends at NUL.
 // Control characters become their pictures (U+2400 + code), lines end flush left.
-std::string quoted(std::string_view text) {
+std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
@@ -59,8 +59,8 @@ void write_tree_dot(const SequenceTree& tree, const Tokenizer* tokenizer, std::o
     const std::string text = detail::node_text(tree, tokenizer, node);
     const std::string_view begin = first_characters(text, kLabelChars);
     o << "[label=\"" << node.value << ": " << tree.n_tokens(node) << " tokens, "
-      << n_leaves[static_cast<std::size_t>(node.value)] << " leaves\\l" << quoted(begin)
-      << (begin.size() < text.size() ? "…" : "") << "\\l\", tooltip=\"" << quoted(text) << "\"]";
+      << n_leaves[static_cast<std::size_t>(node.value)] << " leaves\\l" << escaped(begin)
+      << (begin.size() < text.size() ? "…" : "") << "\\l\", tooltip=\"" << escaped(text) << "\"]";
   };
   // Only a fork inside a run says where.
   const auto write_edge = [&](std::ostream& o, const SequenceGraph::Edge& edge) {
