@@ -366,6 +366,11 @@ void SequenceTree::evict_kv(NodeId node) {
   ++storage_->epoch;
 }
 
+void SequenceTree::trim_kv(NodeId node) {
+  const auto [page, i] = at(*storage_, node);
+  pool_of(*storage_).trim(page.segment[i]);
+}
+
 std::span<const SlotRun> SequenceTree::slots(NodeId node) const {
   const auto [page, i] = at(std::as_const(*storage_), node);
   pool_of(*storage_);
