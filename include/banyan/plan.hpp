@@ -44,9 +44,9 @@ struct PlanOptions {
 struct Plan {
   // rows, [n_rows] each
   std::vector<TokenId> tokens;
-  std::vector<std::int32_t> positions;       // path position: RoPE, and the mask rule of AttentionCall
+  std::vector<std::int32_t> positions;  // path position: RoPE, and the mask rule of AttentionCall
   std::vector<NodeId> nodes;
-  std::vector<std::int64_t> kv_slots;        // slot that receives the row's K and V; -1: write_kv was false
+  std::vector<std::int64_t> kv_slots;  // slot that receives the row's K and V; -1: write_kv was false
   // attention
   std::vector<SlotRun> runs;
   std::vector<AttentionCall> calls;
@@ -61,7 +61,11 @@ struct Plan {
 };
 
 // Builds plans. Holds scratch memory only, so that a step allocates nothing after warm-up: build() is a pure function
-// of its arguments. Rows of ancestors that lack KV must be among the spans, or have been computed before: asserted.
+// of its arguments. The plan of a tree without a KV pool has no addresses: every kv_slots entry is -1, and calls have
+// keys and rows, but no runs. Otherwise every token on a row's path up to the row itself needs its KV slot: throws
+// Error{usage} naming the node where allocate_kv was not called, Error{stale_handle | usage} naming a span that is
+// wrong. Rows of ancestors that lack KV must be among the spans, or have been computed before: asserted. A Planner is
+// used by one thread at a time.
 class Planner {
  public:
   explicit Planner(PlanOptions options = {});
@@ -71,8 +75,8 @@ class Planner {
   void build(const SequenceTree& tree, std::span<const StepSpan> spans, Plan& plan);
 
   // Makes `plan` what build() would, byte for byte. `plan` must be the last plan that this planner made. Takes the
-  // short way when the tree's epoch is unchanged and each span is the one-token continuation of its predecessor;
-  // otherwise it builds.
+  // short way when the tree's epoch is unchanged, each span is the one-token continuation of its predecessor, at the
+  // end of its node, and its slot is the next one of the same run; otherwise it builds.
   void update(const SequenceTree& tree, std::span<const StepSpan> spans, Plan& plan);
 
   const PlanOptions& options() const { return options_; }
@@ -90,8 +94,9 @@ struct AttentionShape {
   std::int64_t kv_bytes = 2;  // bytes of one stored K or V element
 };
 
-// One layer's attention. Bytes: K and V of each call once, Q read and O written once per row, and for each call beyond
-// a row's first one partial (O in f32 and lse) written and read. FLOPs: 4 * head_dim * n_heads_q per visible (row, key).
+// One layer's attention. Bytes: K and V of each call once (as far as its rows see them), Q read and O written once per
+// row, and for each call beyond a row's first one partial (O in f32 and lse) written and read. Q and O are f32. FLOPs:
+// 4 * head_dim * n_heads_q per visible (row, key).
 struct PlanCost {
   double bytes = 0;
   double flops = 0;
@@ -104,10 +109,16 @@ PlanCost cost(const Plan& plan, const AttentionShape& shape);
 struct CostModel {
   double call_us = 0, bytes_per_us = 0, flops_per_us = 0;
   std::string machine;  // what they were measured on
+  friend bool operator==(const CostModel&, const CostModel&) = default;
 };
 double predict_us(const Plan& plan, const AttentionShape& shape, const CostModel& model);
 
-// Human-readable listing: rows, calls with their runs and ranges, costs.
+// JSON of the four fields. Throws Error{bad_file} naming the file and the field: absent, not a number, or not positive
+// (call_us may be 0).
+CostModel load_cost_model(const std::string& path);
+void save_cost_model(const CostModel& model, const std::string& path);
+
+// Human-readable listing: rows, calls with their runs and ranges, and the counts of both. One line each.
 std::string to_text(const Plan& plan);
 
 }  // namespace banyan

@@ -40,7 +40,8 @@ struct TreePosition {
 
 class SequenceTree {
  public:
-  // The pool may be null: a tree of tokens alone (scripted models). It must outlive the tree.
+  // The pool may be null: a tree of tokens alone (scripted models), whose plans have no addresses. It must outlive the
+  // tree.
   explicit SequenceTree(KvPool* pool = nullptr);
   ~SequenceTree();
   SequenceTree(const SequenceTree&) = delete;
@@ -97,14 +98,15 @@ class SequenceTree {
   // nor allocate_kv, which only add at the end. Plans built at an older epoch are rebuilt.
   std::uint64_t epoch() const;
 
-  // --- KV addresses (throw Error{usage} without a pool) ----------------------------------------------------------
+  // --- KV addresses ------------------------------------------------------------------------------------------------
+  // Without a pool allocate_kv, slots and slot_of throw Error{usage}; the other calls keep count of computed tokens.
   // Leading tokens of the node whose KV is valid.
   std::int64_t n_kv(NodeId node) const;
   // Gives the node slots for its first n tokens (n <= n_tokens; those it has stay where they are). False: the pool
   // has not the room now; nothing changed.
   bool allocate_kv(NodeId node, std::int64_t n);
   // Called when a step that computed the KV of tokens [n_kv, n) was submitted. Throws Error{usage} unless
-  // n_kv <= n <= allocated tokens.
+  // n_kv <= n <= allocated tokens (n_tokens without a pool).
   void commit_kv(NodeId node, std::int64_t n);
   // Frees all slots of the node; its tokens stay, and n_kv becomes 0: a later step computes them again.
   void evict_kv(NodeId node);

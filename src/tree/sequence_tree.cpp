@@ -67,17 +67,16 @@ NodeId add_node(Storage& s, NodeId parent, std::int64_t attach) {
   page.begin[i] = parent.valid() ? s.page(parent).begin[Storage::row(parent)] + attach : 0;
   page.first_token[i] = kNoToken;
   page.last_token[i] = kNoToken;
-  page.last_slot[i] = -1;
   return node;
 }
 
 void keep_slots(Storage& s, Storage::Page& page, std::size_t i, std::int64_t n_keep) {
+  page.n_kv[i] = std::min(page.n_kv[i], n_keep);
   if (s.pool == nullptr) return;
   KvSegment& segment = page.segment[i];
   s.pool->shrink(segment, std::min(n_keep, segment.n_used));
   page.n_slots[i] = segment.n_used;
-  page.last_slot[i] = segment.runs.empty() ? -1 : segment.runs.back().first + segment.runs.back().n - 1;
-  page.n_kv[i] = std::min(page.n_kv[i], n_keep);
+  page.last_run[i] = segment.runs.empty() ? SlotRun{} : segment.runs.back();
 }
 
 void keep_tokens(Storage& s, Storage::Page& page, std::size_t i, std::int64_t n_keep) {
@@ -329,7 +328,6 @@ std::uint64_t SequenceTree::epoch() const { return storage_->epoch; }
 
 std::int64_t SequenceTree::n_kv(NodeId node) const {
   const auto [page, i] = at(std::as_const(*storage_), node);
-  pool_of(*storage_);
   return page.n_kv[i];
 }
 
@@ -344,24 +342,23 @@ bool SequenceTree::allocate_kv(NodeId node, std::int64_t n) {
   KvSegment& segment = page.segment[i];
   if (!pool.grow(segment, n - page.n_slots[i])) return false;
   page.n_slots[i] = n;
-  page.last_slot[i] = segment.runs.back().first + segment.runs.back().n - 1;
+  page.last_run[i] = segment.runs.back();
   return true;
 }
 
 void SequenceTree::commit_kv(NodeId node, std::int64_t n) {
   const auto [page, i] = at(*storage_, node);
-  pool_of(*storage_);
-  if (n < page.n_kv[i] || n > page.n_slots[i]) {
+  const std::int64_t most = storage_->pool != nullptr ? page.n_slots[i] : page.n_tokens[i];
+  if (n < page.n_kv[i] || n > most) {
     throw_usage(node, "cannot have the KV of " + std::to_string(n) + " tokens: " + std::to_string(page.n_kv[i]) +
-                          " are stored and " + std::to_string(page.n_slots[i]) + " have slots");
+                          " are stored and there is place for " + std::to_string(most));
   }
   page.n_kv[i] = n;
 }
 
 void SequenceTree::evict_kv(NodeId node) {
   const auto [page, i] = at(*storage_, node);
-  pool_of(*storage_);
-  if (page.n_slots[i] == 0) return;
+  if (page.n_slots[i] == 0 && page.n_kv[i] == 0) return;
   keep_slots(*storage_, page, i, 0);
   ++storage_->epoch;
 }

@@ -359,10 +359,38 @@ TEST_CASE("Planner: wrong spans are refused by name") {
   refuses({{a, 0, 2}, {a, 1, 3}},
           "step span 1 (node 0, tokens 1 to 3): does not stand behind the span before it, by node and tokens");
   refuses({{NodeId{7}, 0, 2}}, "step span 0 (node 7, tokens 0 to 2): the node is not in the tree");
-  SequenceTree bare;
-  CHECK_THROWS_WITH_AS(planner.build(bare, {}, plan),
-                       "sequence tree: has no KV pool, so there are no addresses to plan with", Error);
   // And it goes on with good input.
   planner.update(s.tree, std::vector<StepSpan>{{b, 3, 4, 1, false}}, plan);
   CHECK(calls_of(plan) == std::vector<Call>{{0, 8, 0, 1}});
+}
+
+TEST_CASE("Planner: a tree without a pool has the same rows and calls, and no addresses") {
+  Stage s;
+  SequenceTree bare;
+  Planner planner;
+  Plan with, without;
+  for (SequenceTree* tree : {&s.tree, &bare}) {
+    const NodeId root = tree->add_root(Tokens{1, 2, 3});
+    tree->append(tree->fork(root), Tokens{4});
+    tree->append(tree->fork(root, 1), Tokens{5});
+  }
+  auto spans = s.gather();
+  planned(s.tree, spans);
+  for (int step = 0; step < 3; ++step) {
+    Planner(PlanOptions{}).build(s.tree, spans, with);
+    planner.update(bare, spans, without);
+    CHECK(without.tokens == with.tokens);
+    CHECK(without.positions == with.positions);
+    CHECK(without.nodes == with.nodes);
+    CHECK(calls_of(without) == calls_of(with));
+    CHECK(without.runs.empty());
+    CHECK(without.kv_slots == std::vector<std::int64_t>(static_cast<std::size_t>(with.n_rows()), -1));
+    for (const StepSpan& span : spans) {
+      for (SequenceTree* tree : {&s.tree, &bare}) {
+        tree->commit_kv(span.node, span.end);
+        if (tree->n_children(span.node) == 0) tree->append(span.node, TokenId{7 + step});
+      }
+    }
+    spans = s.gather();
+  }
 }

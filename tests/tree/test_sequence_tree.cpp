@@ -386,8 +386,18 @@ TEST_CASE("SequenceTree: arguments out of range are refused with their values") 
   CHECK(tree.slots(child).empty());
   SequenceTree bare;
   const NodeId root = bare.add_root(Tokens{1});
-  CHECK_THROWS_WITH(bare.n_kv(root), "sequence tree: has no KV pool: it was made for tokens alone");
+  CHECK_THROWS_WITH(bare.slots(root), "sequence tree: has no KV pool: it was made for tokens alone");
   CHECK(code_of([&] { bare.allocate_kv(root, 1); }) == ErrorCode::usage);
+  CHECK(code_of([&] { bare.slot_of(root, 0); }) == ErrorCode::usage);
+  // Without a pool the count of computed tokens is kept all the same.
+  CHECK(code_of([&] { bare.commit_kv(root, 2); }) == ErrorCode::usage);
+  bare.commit_kv(root, 1);
+  CHECK(bare.n_kv(root) == 1);
+  bare.evict_kv(root);
+  CHECK(bare.n_kv(root) == 0);
+  bare.commit_kv(root, 1);
+  bare.truncate(root, 0);
+  CHECK(bare.n_kv(root) == 0);
 }
 
 TEST_CASE("SequenceTree: KV addresses: allocate, commit, evict, touch") {
