@@ -17,8 +17,11 @@ def bracket(text: str) -> str:
 
 def main() -> int:
     executable, output, labels = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
-    listing = subprocess.run([executable, "--list-test-cases"], capture_output=True, text=True, check=True).stdout
-    cases = [line for line in listing.splitlines() if line and not line.startswith(("[doctest]", "====="))]
+    listing = subprocess.run([executable, "--list-test-cases"], capture_output=True, text=True)
+    if listing.returncode != 0:
+        print(f"{executable} --list-test-cases: {listing.stderr}{listing.stdout}", file=sys.stderr)
+        return 1
+    cases = [line for line in listing.stdout.splitlines() if line and not line.startswith(("[doctest]", "====="))]
     if len(set(cases)) != len(cases):
         print(f"{executable.name}: two test cases have the same name", file=sys.stderr)
         return 1

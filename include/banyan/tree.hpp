@@ -110,6 +110,8 @@ class SequenceTree {
   void commit_kv(NodeId node, std::int64_t n);
   // Frees all slots of the node; its tokens stay, and n_kv becomes 0: a later step computes them again.
   void evict_kv(NodeId node);
+  // Gives slots that were set aside for growth back to the pool: for a node that is not going to grow soon.
+  void trim_kv(NodeId node);
   std::span<const SlotRun> slots(NodeId node) const;
   std::int64_t slot_of(NodeId node, std::int64_t pos) const;  // throws Error{usage} unless pos < allocated tokens
   // Marks the path root -> node as used now; eviction takes the least recently used first, deepest first.

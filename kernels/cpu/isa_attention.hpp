@@ -237,43 +237,77 @@ void attend_tile(const AttentionUnit& u, const UnitState& s, std::int64_t packed
   }
 }
 
-// The slots of a call's keys, in order.
-struct KeyCursor {
-  const SlotRun* run = nullptr;
-  std::int64_t offset = 0;
+// The tiles of a unit's calls, in order. A tile ends where the call does, or at a multiple of kTilePositions.
+struct KeyTile {
+  std::int64_t position = 0;          // of its first key
+  std::int64_t n_keys = 0;            // 1 to kTileKeys
+  std::int64_t row = 0, row_end = 0;  // rows that may see it; the first does
+  std::int64_t slots[kTileKeys] = {};
+};
 
-  void next(std::int64_t n, std::int64_t* slots) {
+class TileWalk {
+ public:
+  explicit TileWalk(const AttentionUnit& u) : u_(u) {}
+
+  bool next(KeyTile& t) {
+    while (first_ == n_keys_) {
+      if (n_begun_ == u_.n_calls) return false;
+      begin_call(u_.calls[u_.call_index[n_begun_++]]);
+    }
+    t.position = kv_position_ + first_;
+    t.n_keys = least(kTileKeys - t.position % kTileKeys, n_keys_ - first_);
+    while (n_visible(u_, row_, t.position, t.n_keys) == 0) ++row_;  // of a causal call the first rows are done
+    t.row = row_;
+    t.row_end = row_end_;
+    take_slots(t.n_keys, t.slots);
+    first_ += t.n_keys;
+    return true;
+  }
+
+ private:
+  void begin_call(const AttentionCall& call) {
+    row_ = most(call.row_begin, u_.row_begin);
+    row_end_ = least(call.row_end, u_.row_end);
+    kv_position_ = call.kv_position;
+    first_ = n_keys_ = 0;
+    for (std::int64_t r = row_; r < row_end_; ++r) {
+      n_keys_ = most(n_keys_, n_visible(u_, r, call.kv_position, call.n_keys));
+    }
+    run_ = u_.runs + call.run_begin;
+    offset_ = 0;
+  }
+
+  void take_slots(std::int64_t n, std::int64_t* slots) {
     while (n > 0) {
-      while (offset == run->n) {
-        ++run;
-        offset = 0;
+      while (offset_ == run_->n) {
+        ++run_;
+        offset_ = 0;
       }
-      const std::int64_t m = least(n, run->n - offset);
-      for (std::int64_t i = 0; i < m; ++i) slots[i] = run->first + offset + i;
+      const std::int64_t m = least(n, run_->n - offset_);
+      for (std::int64_t i = 0; i < m; ++i) slots[i] = run_->first + offset_ + i;
       slots += m;
-      offset += m;
+      offset_ += m;
       n -= m;
     }
   }
+
+  const AttentionUnit& u_;
+  std::int64_t n_begun_ = 0;             // calls
+  std::int64_t first_ = 0, n_keys_ = 0;  // of the call: keys handed out, keys that some row sees
+  std::int64_t row_ = 0, row_end_ = 0, kv_position_ = 0;
+  const SlotRun* run_ = nullptr;
+  std::int64_t offset_ = 0;  // in *run_
 };
 
-void walk_call(const AttentionUnit& u, const UnitState& s, const AttentionCall& call) {
-  std::int64_t row = most(call.row_begin, u.row_begin);
-  const std::int64_t row_end = least(call.row_end, u.row_end);
-  std::int64_t n_keys = 0;
-  for (std::int64_t r = row; r < row_end; ++r) n_keys = most(n_keys, n_visible(u, r, call.kv_position, call.n_keys));
-  KeyCursor cursor{u.runs + call.run_begin, 0};
-  for (std::int64_t first = 0; first < n_keys;) {
-    const std::int64_t position = call.kv_position + first;
-    const std::int64_t n = least(kTileKeys - position % kTileKeys, n_keys - first);
-    while (n_visible(u, row, position, n) == 0)
-      ++row;  // in causal calls the first rows are done; some row sees the tile
-    std::int64_t slots[kTileKeys];
-    cursor.next(n, slots);
-    pack_keys(u, s, slots, n);
-    pack_values(u, s, slots, n);
-    attend_tile(u, s, (row - u.row_begin) * u.group, (row_end - u.row_begin) * u.group, position, n);
-    first += n;
+// Private keys come from memory and are used by few rows: asking for them one tile ahead hides the way.
+void prefetch_tile(const AttentionUnit& u, const KeyTile& t) {
+  const std::int64_t row_bytes = u.head_dim * (u.kv_type == DType::f32 ? 4 : 2);
+  const void* const bases[] = {u.k, u.v};
+  for (const void* base : bases) {
+    for (std::int64_t i = 0; i < t.n_keys; ++i) {
+      const char* p = static_cast<const char*>(base) + t.slots[i] * row_bytes;
+      for (std::int64_t j = 0; j < row_bytes; j += 64) __builtin_prefetch(p + j);
+    }
   }
 }
 
@@ -294,7 +328,17 @@ void end_unit(const AttentionUnit& u, const UnitState& s) {
 
 void attention(const AttentionUnit& u) {
   const UnitState s = begin_unit(u);
-  for (std::int64_t i = 0; i < u.n_calls; ++i) walk_call(u, s, u.calls[u.call_index[i]]);
+  TileWalk walk(u);
+  KeyTile tiles[2];
+  int now = 0;
+  for (bool more = walk.next(tiles[now]); more; now = 1 - now) {
+    const KeyTile& t = tiles[now];
+    pack_keys(u, s, t.slots, t.n_keys);
+    pack_values(u, s, t.slots, t.n_keys);
+    more = walk.next(tiles[1 - now]);
+    if (more) prefetch_tile(u, tiles[1 - now]);
+    attend_tile(u, s, (t.row - u.row_begin) * u.group, (t.row_end - u.row_begin) * u.group, t.position, t.n_keys);
+  }
   end_unit(u, s);
 }
 

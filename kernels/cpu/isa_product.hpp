@@ -1,7 +1,7 @@
 // Products with one panel. Part of isa_table.hpp.
 //
-// A tile of kTileRows x kTileVectors vectors of the result stays in registers while k runs. Each element of the result
-// is one chain over k whatever the tile's height, so the height is free to follow the number of rows.
+// A tile of up to kTileRows x kTileVectors vectors of the result stays in registers while k runs. Each element of the
+// result is one chain over k whatever the tile's height, so the height is free to follow the number of rows.
 #pragma once
 
 #include "kernels/cpu/simd.hpp"
@@ -123,43 +123,65 @@ void tile_bf16(const PanelProduct& p, std::int64_t row, std::int64_t column, Pre
 }
 
 using Tile = void (*)(const PanelProduct&, std::int64_t row, std::int64_t column, Prefetch);
-template <int V>
-constexpr Tile kTilesF32[kTileRows] = {tile_f32<1, V>, tile_f32<2, V>, tile_f32<3, V>,
-                                       tile_f32<4, V>, tile_f32<5, V>, tile_f32<6, V>};
-template <int V>
-constexpr Tile kTilesBf16[kTileRows] = {tile_bf16<1, V>, tile_bf16<2, V>, tile_bf16<3, V>,
-                                        tile_bf16<4, V>, tile_bf16<5, V>, tile_bf16<6, V>};
-#if defined(__AVX512F__)
-static_assert(kTileVectors == 4);
-constexpr const Tile* kTilesF32ByVectors[kTileVectors] = {kTilesF32<1>, kTilesF32<2>, kTilesF32<3>, kTilesF32<4>};
-constexpr const Tile* kTilesBf16ByVectors[kTileVectors] = {kTilesBf16<1>, kTilesBf16<2>, kTilesBf16<3>, kTilesBf16<4>};
-#else
-static_assert(kTileVectors == 2);
-constexpr const Tile* kTilesF32ByVectors[kTileVectors] = {kTilesF32<1>, kTilesF32<2>};
-constexpr const Tile* kTilesBf16ByVectors[kTileVectors] = {kTilesBf16<1>, kTilesBf16<2>};
-#endif
+
+// Vectors of columns that a tile of so many rows takes at once. With 16 registers, few rows leave room for many
+// columns, which makes enough independent chains and reads the panel in its own order.
+constexpr int most_vectors(int n_rows) {
+  if (kWidth == 16) return 4;
+  return n_rows == 1 ? 8 : n_rows <= 3 ? 4 : 2;
+}
+// With n_left vectors to go. Without 512-bit vectors, only powers of two are compiled.
+constexpr int tile_vectors(int n_rows, std::int64_t n_left) {
+  int n = most_vectors(n_rows);
+  while (n > n_left) n = kWidth == 16 ? n - 1 : n / 2;
+  return n;
+}
+constexpr bool is_compiled(int n_rows, int n_vectors) { return tile_vectors(n_rows, n_vectors) == n_vectors; }
+
+struct TileRow {
+  Tile by_vectors[8] = {};  // [n - 1]
+};
+template <int R, int V>
+constexpr void add_tiles(TileRow& f32, TileRow& bf16) {
+  if constexpr (is_compiled(R, V)) {
+    f32.by_vectors[V - 1] = tile_f32<R, V>;
+    bf16.by_vectors[V - 1] = tile_bf16<R, V>;
+  }
+  if constexpr (V < 8) add_tiles<R, V + 1>(f32, bf16);
+}
+struct TileTable {
+  TileRow f32[kTileRows], bf16[kTileRows];  // [n_rows - 1]
+};
+template <int R = 1>
+constexpr TileTable make_tiles(TileTable t = {}) {
+  add_tiles<R, 1>(t.f32[R - 1], t.bf16[R - 1]);
+  if constexpr (R < kTileRows) return make_tiles<R + 1>(t);
+  return t;
+}
+constexpr TileTable kTiles = make_tiles();
 
 // Covers the rows with tiles of nearly equal height, all columns of the panel before the next rows.
-BANYAN_INLINE void product(const PanelProduct& p, const Tile* const (&tiles)[kTileVectors],
-                           std::int64_t bytes_per_step) {
+BANYAN_INLINE void product(const PanelProduct& p, const TileRow (&tiles)[kTileRows]) {
   if (p.n_rows <= 0) return;
-  const std::int64_t n_tiles = (p.n_rows + kTileRows - 1) / kTileRows;
-  const std::int64_t n_passes = n_tiles * ((p.n_columns + kTileVectors * kWidth - 1) / (kTileVectors * kWidth));
-  const std::int64_t step = p.prefetch != nullptr ? bytes_per_step / n_passes : 0;
-  Prefetch next{static_cast<const char*>(p.prefetch != nullptr ? p.prefetch : p.b), step};
+  const std::int64_t n_tiles = (p.n_rows + kTileRows - 1) / kTileRows, n_vectors = p.n_columns / kWidth;
+  // A panel has 256 bytes per k in f32 and per two in bf16: the next one is asked for evenly over all passes of k.
+  const std::int64_t n_passes = n_tiles * ((n_vectors + kTileVectors - 1) / kTileVectors);
+  Prefetch next{static_cast<const char*>(p.prefetch != nullptr ? p.prefetch : p.b), 0};
+  if (p.prefetch != nullptr) next.step = 4 * kPanelColumns / n_passes;
   for (std::int64_t i = 0, row = 0; i < n_tiles; ++i) {
-    const std::int64_t n = p.n_rows / n_tiles + (i < p.n_rows % n_tiles ? 1 : 0);
-    for (std::int64_t column = 0; column < p.n_columns; column += kTileVectors * kWidth) {
-      const std::int64_t n_vectors = least(kTileVectors, (p.n_columns - column) / kWidth);
-      tiles[n_vectors - 1][n - 1](p, row, column, next);
-      next.p += step * p.k;
+    const int n = static_cast<int>(p.n_rows / n_tiles + (i < p.n_rows % n_tiles ? 1 : 0));
+    for (std::int64_t v = 0; v < n_vectors;) {
+      const int taken = tile_vectors(n, n_vectors - v);
+      tiles[n - 1].by_vectors[taken - 1](p, row, v * kWidth, next);
+      v += taken;
+      next.p += next.step * p.k;
     }
     row += n;
   }
 }
 
-void gemm_f32(const PanelProduct& p) { product(p, kTilesF32ByVectors, kPanelColumns * 4); }
-void gemm_bf16(const PanelProduct& p) { product(p, kTilesBf16ByVectors, kPanelColumns * 4); }
+void gemm_f32(const PanelProduct& p) { product(p, kTiles.f32); }
+void gemm_bf16(const PanelProduct& p) { product(p, kTiles.bf16); }
 
 void round_bf16(const float* x, void* dst, std::int64_t n, std::int64_t n_padded) {
   auto* out = static_cast<Bf16Operand*>(dst);

@@ -179,6 +179,8 @@ bool Lane::schedule_node(Item& item, NodeId node, std::int64_t end) {
   if (pool != nullptr && !tree.allocate_kv(node, begin + n)) {
     if (!make_room(item, n) || !tree.allocate_kv(node, begin + n)) return false;
   }
+  // Given tokens are all there from the start; only a sample's leaf grows.
+  if (pool != nullptr && !(item.kind == Item::Kind::sample && node == item.leaf.id())) tree.trim_kv(node);
   rows_left_ -= n;
   if (found == scheduled_.end()) {
     scheduled_.emplace(node.value, begin + n);

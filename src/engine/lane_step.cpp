@@ -155,6 +155,7 @@ void Lane::finish_sample(Item& item, FinishReason reason) {
   thought.finish = reason;
   Node leaf = std::move(item.leaf);
   item.leaf = Node();
+  if (leaf && pool != nullptr) tree.trim_kv(leaf.id());
   if (item.wish->sample.keep_nodes) thought.node = std::move(leaf);
   item.text.finish();
   if (const auto& on_text = item.wish->sample.on_text) {

@@ -1,6 +1,7 @@
 #include "model/checkpoint.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
 #include <set>
@@ -12,7 +13,7 @@ namespace banyan {
 const TensorNames kHfNames{.embed = "model.embed_tokens.weight",
                            .final_norm = "model.norm.weight",
                            .head = "lm_head.weight",
-                           .layer = "model.layers.{}.",
+                           .layers = "model.layers.",
                            .attn_norm = "input_layernorm.weight",
                            .q = "self_attn.q_proj.weight",
                            .k = "self_attn.k_proj.weight",
@@ -26,7 +27,7 @@ const TensorNames kHfNames{.embed = "model.embed_tokens.weight",
 const TensorNames kGgufNames{.embed = "token_embd.weight",
                              .final_norm = "output_norm.weight",
                              .head = "output.weight",
-                             .layer = "blk.{}.",
+                             .layers = "blk.",
                              .attn_norm = "attn_norm.weight",
                              .q = "attn_q.weight",
                              .k = "attn_k.weight",
@@ -36,6 +37,21 @@ const TensorNames kGgufNames{.embed = "token_embd.weight",
                              .gate = "ffn_gate.weight",
                              .up = "ffn_up.weight",
                              .down = "ffn_down.weight"};
+
+bool is_llama_tensor(const TensorNames& names, std::int64_t n_layers, std::string_view name) {
+  if (name == names.embed || name == names.final_norm || name == names.head) return true;
+  if (!name.starts_with(names.layers)) return false;
+  name.remove_prefix(names.layers.size());
+  std::int64_t layer = -1;
+  const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  if (error != std::errc() || layer < 0 || layer >= n_layers) return false;
+  name.remove_prefix(static_cast<std::size_t>(rest - name.data()));
+  if (!name.starts_with('.')) return false;
+  name.remove_prefix(1);
+  const auto parts = {names.attn_norm, names.q,    names.k,  names.v,   names.attn_out,
+                      names.ffn_norm,  names.gate, names.up, names.down};
+  return std::ranges::find(parts, name) != parts.end();
+}
 
 const TensorMap& Checkpoint::tensors() const {
   if (const auto* gguf = std::get_if<std::unique_ptr<GgufFile>>(&files)) return (*gguf)->tensors();

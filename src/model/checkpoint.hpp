@@ -21,14 +21,17 @@ namespace banyan {
 // How a file form spells the tensors of a Llama.
 struct TensorNames {
   std::string_view embed, final_norm, head;
-  std::string_view layer;  // prefix of a layer's tensors; {} is its number
+  std::string_view layers;  // a tensor of layer i is layers + "i." + its name below
   std::string_view attn_norm, q, k, v, attn_out, ffn_norm, gate, up, down;
 };
 extern const TensorNames kHfNames, kGgufNames;
 
+// Whether a Llama of n_layers layers has a tensor of this name.
+bool is_llama_tensor(const TensorNames& names, std::int64_t n_layers, std::string_view name);
+
 struct Checkpoint {
   std::string path;
-  std::string format;  // "GGUF v3", "safetensors"
+  std::string format;  // "GGUF", "safetensors"
   ModelConfig config{};
   std::shared_ptr<const Tokenizer> tokenizer{};  // null when the files hold none
   std::vector<TokenId> eos_ids{};                // union over the files, ascending

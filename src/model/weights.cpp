@@ -4,7 +4,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <initializer_list>
-#include <set>
 #include <utility>
 
 namespace banyan {
@@ -70,7 +69,7 @@ std::string plural(std::int64_t n, std::string_view noun) { return fmt::format("
 
 }  // namespace
 
-// Takes the tensors out of a checkpoint, one after the other, and notes which were taken.
+// Turns the tensors of a checkpoint into the model's matrices and vectors. describe() is for afterwards.
 class LoadedModel::Loader {
  public:
   Loader(LoadedModel& model, const Checkpoint& checkpoint) : model_(model), checkpoint_(checkpoint) {}
@@ -78,16 +77,55 @@ class LoadedModel::Loader {
   void load() {
     const ModelConfig& c = model_.config_;
     const TensorNames& names = *checkpoint_.names;
+    for (const auto& [name, t] : checkpoint_.tensors()) {
+      if (!is_llama_tensor(names, c.n_layers, name) && !is_redundant(name)) {
+        throw Error(
+            ErrorCode::unsupported, t.where,
+            fmt::format("is not a part of the Llama models that banyan can run ({})", plural(c.n_layers, "layer")));
+      }
+    }
     model_.embed_ = matrix({{&tensor(names.embed, {c.vocab_size, c.hidden_size})}});
     load_head();
     model_.final_norm_ = vector(names.final_norm, c.hidden_size);
-    load_inv_freq();
     for (std::int64_t i = 0; i < c.n_layers; ++i) load_layer(i);
+    load_inv_freq();  // behind the tensors, whose shapes have proved head_dim
+  }
+
+  std::string describe() const {
+    const ModelConfig& c = model_.config_;
+    std::map<std::string_view, std::int64_t> n_of_type;
+    std::int64_t file_bytes = 0, n_weights = 0;
     for (const auto& [name, t] : checkpoint_.tensors()) {
-      if (!taken_.contains(name) && !is_redundant(name)) {
-        throw Error(ErrorCode::unsupported, t.where, "is not a part of the Llama models that banyan can run");
-      }
+      ++n_of_type[to_string(t.type)];
+      file_bytes += t.bytes;
+      n_weights += t.n_elements();
     }
+    std::string types;
+    for (const auto& [type, n] : n_of_type) types += fmt::format("{}{} {}", types.empty() ? "" : ", ", n, type);
+    std::string eos;
+    for (const TokenId id : model_.eos_ids_) eos += fmt::format("{}{}", eos.empty() ? "" : ", ", id);
+
+    std::string text;
+    const auto line = [&](std::string_view key, const std::string& value) {
+      text += fmt::format("{:<14}{}\n", key, value);
+    };
+    line("file", checkpoint_.path);
+    line("format", checkpoint_.format);
+    if (!c.name.empty()) line("name", c.name);
+    line("architecture", fmt::format("{}, {}, hidden {}, intermediate {}, vocabulary {}", c.architecture,
+                                     plural(c.n_layers, "layer"), c.hidden_size, c.intermediate_size, c.vocab_size));
+    line("attention",
+         fmt::format("{} x {}, {}", plural(c.n_heads_q, "query head"), c.head_dim, plural(c.n_heads_kv, "KV head")));
+    line("rope", fmt::format("theta {}, unscaled, {} positions", c.rope_theta, c.max_positions));
+    line("head", c.tied_embeddings ? "tied to the embedding table" : "its own matrix");
+    line("weights", fmt::format("{} in {} tensors ({}), {} bytes in the file", n_weights, checkpoint_.tensors().size(),
+                                types, file_bytes));
+    line("compute", fmt::format("{}, {} bytes in memory, {}", model_.compute_ == Compute::bf16 ? "bf16" : "f32",
+                                model_.weight_bytes_, model_.backend_->describe()));
+    line("tokenizer", describe_tokenizer());
+    line("eos ids", eos.empty() ? "none" : eos);
+    if (!note_.empty()) text += note_ + "\n";
+    return text;
   }
 
  private:
@@ -101,7 +139,6 @@ class LoadedModel::Loader {
           ErrorCode::bad_file, found->second.where,
           fmt::format("has shape {}, the configuration says {}", shape_text(found->second.shape), shape_text(shape)));
     }
-    taken_.emplace(name);
     return found->second;
   }
 
@@ -166,7 +203,7 @@ class LoadedModel::Loader {
   void load_layer(std::int64_t i) {
     const ModelConfig& c = model_.config_;
     const TensorNames& names = *checkpoint_.names;
-    const std::string prefix = fmt::format(fmt::runtime(names.layer), i);
+    const std::string prefix = fmt::format("{}{}.", names.layers, i);
     const auto full = [&](std::string_view name) { return prefix + std::string(name); };
     const std::int64_t q_rows = c.n_heads_q * c.head_dim, kv_rows = c.n_heads_kv * c.head_dim;
     const std::int64_t interleaved = checkpoint_.interleaved_qk ? c.head_dim : 0;
@@ -183,45 +220,6 @@ class LoadedModel::Loader {
     model_.layers_.push_back(std::move(layer));
   }
 
- public:
-  std::string describe() const {
-    const ModelConfig& c = model_.config_;
-    std::map<std::string_view, std::int64_t> n_of_type;
-    std::int64_t file_bytes = 0, n_weights = 0;
-    for (const auto& [name, t] : checkpoint_.tensors()) {
-      ++n_of_type[to_string(t.type)];
-      file_bytes += t.bytes;
-      n_weights += t.n_elements();
-    }
-    std::string types;
-    for (const auto& [type, n] : n_of_type) types += fmt::format("{}{} {}", types.empty() ? "" : ", ", n, type);
-    std::string eos;
-    for (const TokenId id : model_.eos_ids_) eos += fmt::format("{}{}", eos.empty() ? "" : ", ", id);
-
-    std::string text;
-    const auto line = [&](std::string_view key, const std::string& value) {
-      text += fmt::format("{:<14}{}\n", key, value);
-    };
-    line("file", checkpoint_.path);
-    line("format", checkpoint_.format);
-    if (!c.name.empty()) line("name", c.name);
-    line("architecture", fmt::format("{}, {}, hidden {}, intermediate {}, vocabulary {}", c.architecture,
-                                     plural(c.n_layers, "layer"), c.hidden_size, c.intermediate_size, c.vocab_size));
-    line("attention",
-         fmt::format("{} x {}, {}", plural(c.n_heads_q, "query head"), c.head_dim, plural(c.n_heads_kv, "KV head")));
-    line("rope", fmt::format("theta {}, unscaled, {} positions", c.rope_theta, c.max_positions));
-    line("head", c.tied_embeddings ? "tied to the embedding table" : "its own matrix");
-    line("weights", fmt::format("{} in {} tensors ({}), {} bytes in the file", n_weights, checkpoint_.tensors().size(),
-                                types, file_bytes));
-    line("compute", fmt::format("{}, {} bytes in memory, {}", model_.compute_ == Compute::bf16 ? "bf16" : "f32",
-                                model_.weight_bytes_, model_.backend_->describe()));
-    line("tokenizer", describe_tokenizer());
-    line("eos ids", eos.empty() ? "none" : eos);
-    if (!note_.empty()) text += note_ + "\n";
-    return text;
-  }
-
- private:
   std::string describe_tokenizer() const {
     if (!model_.tokenizer_) return "none in the file";
     const TokenizerSpec& spec = model_.tokenizer_->spec();
@@ -232,7 +230,6 @@ class LoadedModel::Loader {
 
   LoadedModel& model_;
   const Checkpoint& checkpoint_;
-  std::set<std::string, std::less<>> taken_;
   std::string note_;
 };
 

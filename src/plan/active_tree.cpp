@@ -77,7 +77,7 @@ void ActiveTree::build(const SequenceTree::Storage& storage, std::span<const Ste
 void ActiveTree::link_up(const SequenceTree::Storage& storage, std::int32_t node) {
   for (std::int32_t child = node;;) {
     const ActiveNode& c = nodes[static_cast<std::size_t>(child)];
-    const NodeId parent_id{c.page->parent[c.page_row]};
+    const NodeId parent_id{c.page->parent[c.page_row()]};
     if (!parent_id.valid()) return link(child, 0);
     // Neighbours mostly share their parent.
     const std::int32_t recent = nodes[static_cast<std::size_t>(node) - 1].parent;
@@ -103,8 +103,7 @@ std::int32_t ActiveTree::add(const SequenceTree::Storage& storage, NodeId id) {
   ActiveNode& n = nodes.emplace_back();
   n.id = id;
   n.page = &storage.page(id);
-  n.page_row = SequenceTree::Storage::row(id);
-  n.begin = n.page->begin[n.page_row];
+  n.begin = static_cast<std::int32_t>(n.page->begin[n.page_row()]);  // fits: rows below it stand before 2^31
   if (nodes.size() * 2 > table_.size()) {
     table_.assign(table_.size() * 2, -1);
     for (std::int32_t i = 1; i < node; ++i) index(i);
@@ -124,7 +123,6 @@ void ActiveTree::link(std::int32_t child, std::int32_t parent) {
   ActiveNode& c = nodes[static_cast<std::size_t>(child)];
   ActiveNode& p = nodes[static_cast<std::size_t>(parent)];
   c.parent = parent;
-  ++p.n_children;
   if (p.last_child < 0) {
     p.first_child = child;
   } else {

@@ -13,21 +13,19 @@
 
 namespace banyan {
 
-struct ActiveNode {
+// One cache line: a build is bound by how much of it the caches hold.
+struct alignas(64) ActiveNode {
   NodeId id;
   const SequenceTree::Storage::Page* page = nullptr;
-  std::size_t page_row = 0;
-  std::int64_t begin = 0;  // path position of the first token
+  std::int32_t begin = 0;  // path position of the first token
+  std::int32_t cover = 0;  // path position behind the keys that calls of ancestors give to all its rows
   std::int32_t parent = -1, first_child = -1, last_child = -1, next_sibling = -1;
-  std::int32_t n_children = 0;
-  std::int32_t span_begin = 0, span_end = 0;  // its spans among the step's
-  std::int32_t row_begin = 0, own_end = 0,
-               row_end = 0;  // rows: own ones [row_begin, own_end), all [row_begin, row_end)
-  std::int64_t cover = 0;    // path position behind the keys that calls of ancestors give to all its rows
-  bool ordered = true;       // its children were linked in order
+  std::int32_t span_begin = 0, span_end = 0;             // its spans among the step's
+  std::int32_t row_begin = 0, own_end = 0, row_end = 0;  // rows: own ones [row_begin, own_end), all to row_end
+  bool ordered = true;                                   // its children were linked in order
 
-  std::int64_t attach() const { return page->attach[page_row]; }
-  std::int64_t n_slots() const { return page->n_slots[page_row]; }
+  std::size_t page_row() const { return SequenceTree::Storage::row(id); }
+  std::int64_t n_slots() const { return page->n_slots[page_row()]; }
 };
 
 class ActiveTree {

@@ -19,11 +19,15 @@ using Storage = SequenceTree::Storage;
                   " tokens that the step reads or writes; allocate_kv comes before planning");
 }
 
-// Walks the slots of a node, token by token or run by run, from any token on.
+// Walks the slots of a node, token by token or run by run, from any token on. The last run stands in the page; what
+// begins there, as most does, need not follow the pointers of the segment.
 class SlotCursor {
  public:
   SlotCursor(const ActiveNode& node, std::int64_t from)
-      : run_(node.page->segment[node.page_row].runs.data()), offset_(from) {
+      : run_(&node.page->last_run[node.page_row()]), offset_(from - (node.n_slots() - run_->n)) {
+    if (offset_ >= 0) return;
+    run_ = node.page->segment[node.page_row()].runs.data();
+    offset_ = from;
     while (offset_ >= run_->n) offset_ -= (run_++)->n;
   }
   // The next slots, at most n and all of one run.
@@ -49,11 +53,14 @@ struct Planner::Scratch {
   // A span of one row whose last call has no other row: to go on by one token is to make that call one key longer.
   struct Tail {
     NodeId node;
-    std::int64_t next = 0;  // token of the continuation
-    std::int32_t row = 0;
-    std::int32_t call = -1;  // -1: the span is of another kind
-    bool wants_logits = false;
-    bool write_kv = false;
+    std::int32_t next = 0;  // token of the continuation
+    std::int32_t call = 0;
+    bool wants_logits = false, write_kv = false;
+  };
+  // A call that goes on in another run, which begins at this slot.
+  struct NewRun {
+    std::int32_t call;
+    std::int64_t slot;
   };
   // Tokens [begin, end) of a node.
   struct Piece {
@@ -68,7 +75,8 @@ struct Planner::Scratch {
   std::vector<Piece> pieces;
   std::vector<Tail> tails;      // [n_spans]
   std::int64_t n_growable = 0;  // tails that have a call
-  bool complete = false;        // the last build came to its end
+  std::vector<NewRun> new_runs;
+  bool complete = false;  // the last build came to its end
   const Storage* storage = nullptr;
   std::span<const StepSpan> spans;
   Plan* plan = nullptr;
@@ -76,8 +84,9 @@ struct Planner::Scratch {
   ActiveNode& node(std::int32_t i) { return active.nodes[static_cast<std::size_t>(i)]; }
   std::int32_t n_rows() const { return static_cast<std::int32_t>(plan->tokens.size()); }
   bool has_slots() const { return storage->pool != nullptr; }
-  std::int64_t tile_floor(std::int64_t position) const {
-    return options.deterministic ? position / kTilePositions * kTilePositions : position;
+  std::int32_t tile_floor(std::int32_t position) const {
+    constexpr auto kTile = static_cast<std::int32_t>(kTilePositions);
+    return options.deterministic ? position / kTile * kTile : position;
   }
 
   void build();
@@ -85,12 +94,13 @@ struct Planner::Scratch {
   void add_rows(ActiveNode& n);
   void add_span_rows(const ActiveNode& n, std::int32_t span);
   void add_shared_calls(std::int32_t n, bool hand_over);
-  void add_lone_calls(std::int32_t n, std::int64_t from);
+  void add_lone_calls(std::int32_t n, std::int32_t from);
   void add_call(std::int32_t n, std::int64_t begin, std::int64_t end, std::int32_t row_begin, std::int32_t row_end);
   void add_runs(const Piece& piece, std::size_t run_begin);
   void note_tail(const ActiveNode& n);
   bool is_computed(const Piece& piece);
   bool continue_by_one();
+  void insert_new_runs();
 };
 
 void Planner::Scratch::build() {
@@ -160,16 +170,16 @@ void Planner::Scratch::add_span_rows(const ActiveNode& n, std::int32_t s) {
   for (std::int64_t i = span.end - span.n_logits; i < span.end; ++i) {
     plan->logit_rows.push_back(n_rows() + static_cast<std::int32_t>(i - span.begin));
   }
-  const TokenId* tokens = n.page->tokens[n.page_row].data();
+  const bool is_newest = span.begin + 1 == n.page->n_tokens[n.page_row()];
+  const TokenId* tokens =
+      is_newest ? &n.page->last_token[n.page_row()] : n.page->tokens[n.page_row()].data() + span.begin;
   for (std::int64_t i = span.begin; i < span.end; ++i) {
-    plan->tokens.push_back(tokens[i]);
+    plan->tokens.push_back(*tokens++);
     plan->positions.push_back(static_cast<std::int32_t>(n.begin + i));
     plan->nodes.push_back(n.id);
   }
   if (!span.write_kv || !has_slots()) {
     plan->kv_slots.resize(plan->tokens.size(), -1);
-  } else if (span.begin + 1 == n.n_slots()) {
-    plan->kv_slots.push_back(n.page->last_slot[n.page_row]);
   } else {
     SlotCursor cursor(n, span.begin);
     for (std::int64_t i = span.begin; i < span.end; ++i) plan->kv_slots.push_back(cursor.next(1).first);
@@ -184,7 +194,7 @@ void Planner::Scratch::add_shared_calls(std::int32_t index, bool hand_over) {
   children.clear();
   for (std::int32_t c = n.first_child; c >= 0; c = node(c).next_sibling) children.push_back(c);
 
-  std::int64_t begin = n.cover;
+  std::int32_t begin = n.cover;
   std::int32_t own = n.row_begin;  // first own row that sees anything from `begin` on
   std::size_t n_left = children.size();
   while (n_left > 0) {
@@ -193,7 +203,7 @@ void Planner::Scratch::add_shared_calls(std::int32_t index, bool hand_over) {
       return;
     }
     const ActiveNode& nearest = node(children[n_left - 1]);
-    const std::int64_t cut = tile_floor(nearest.begin);
+    const std::int32_t cut = tile_floor(nearest.begin);
     if (cut > begin) {
       add_call(index, begin, cut, own, nearest.row_end);
       begin = cut;
@@ -209,7 +219,7 @@ void Planner::Scratch::add_shared_calls(std::int32_t index, bool hand_over) {
 }
 
 // Each of the node's rows reads its path from `from` on alone.
-void Planner::Scratch::add_lone_calls(std::int32_t index, std::int64_t from) {
+void Planner::Scratch::add_lone_calls(std::int32_t index, std::int32_t from) {
   const ActiveNode& n = node(index);
   for (std::int32_t row = n.row_begin; row < n.own_end; ++row) {
     add_call(index, from, plan->positions[static_cast<std::size_t>(row)] + 1, row, row + 1);
@@ -272,16 +282,19 @@ void Planner::Scratch::add_runs(const Piece& piece, std::size_t run_begin) {
 void Planner::Scratch::note_tail(const ActiveNode& n) {
   if (n.own_end - n.row_begin != 1) return;
   const StepSpan& span = spans[static_cast<std::size_t>(n.span_begin)];
-  tails[static_cast<std::size_t>(n.span_begin)] = {
-      n.id,         span.end, n.row_begin, static_cast<std::int32_t>(plan->calls.size()) - 1, span.n_logits == 1,
-      span.write_kv};
+  Tail& tail = tails[static_cast<std::size_t>(n.span_begin)];
+  tail.node = n.id;
+  tail.next = static_cast<std::int32_t>(span.end);
+  tail.call = static_cast<std::int32_t>(plan->calls.size()) - 1;
+  tail.wants_logits = span.n_logits == 1;
+  tail.write_kv = span.write_kv;
   ++n_growable;
 }
 
 // Every key that a row sees is stored already, or written in this step.
 [[maybe_unused]] bool Planner::Scratch::is_computed(const Piece& piece) {
   const ActiveNode& n = node(piece.node);
-  std::int64_t end = n.page->n_kv[n.page_row];
+  std::int64_t end = n.page->n_kv[n.page_row()];
   for (std::int32_t s = n.span_begin; s < n.span_end; ++s) {
     const StepSpan& span = spans[static_cast<std::size_t>(s)];
     if (span.write_kv && span.begin <= end) end = std::max(end, span.end);
@@ -296,6 +309,7 @@ bool Planner::Scratch::continue_by_one() {
       static_cast<std::int64_t>(tails.size()) != n_spans || plan->n_rows() != n_spans) {
     return false;
   }
+  new_runs.clear();
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const StepSpan& span = spans[i];
     Tail& tail = tails[i];
@@ -305,15 +319,18 @@ bool Planner::Scratch::continue_by_one() {
     }
     const Storage::Page& page = storage->page(span.node);
     const std::size_t page_row = Storage::row(span.node);
-    AttentionCall& call = plan->calls[static_cast<std::size_t>(tail.call)];
-    const auto row = static_cast<std::size_t>(tail.row);
-    // The new token must be the newest one, and its slot the next one of the run; all else takes a new run.
     if (page.n_tokens[page_row] != span.end) return false;
+    AttentionCall& call = plan->calls[static_cast<std::size_t>(tail.call)];
+    const auto row = static_cast<std::size_t>(plan->span_rows[i]);
     if (has_slots()) {
-      const std::int64_t slot = page.last_slot[page_row];
+      if (page.n_slots[page_row] != span.end) return false;
+      const std::int64_t slot = page.last_run[page_row].first + page.last_run[page_row].n - 1;
       SlotRun& run = plan->runs[static_cast<std::size_t>(call.run_end) - 1];
-      if (page.n_slots[page_row] != span.end || run.first + run.n != slot) return false;
-      ++run.n;
+      if (run.first + run.n == slot) {
+        ++run.n;
+      } else {
+        new_runs.push_back({tail.call, slot});
+      }
       plan->kv_slots[row] = span.write_kv ? slot : -1;
     }
     ++call.n_keys;
@@ -321,7 +338,34 @@ bool Planner::Scratch::continue_by_one() {
     plan->tokens[row] = page.last_token[page_row];
     ++plan->positions[row];
   }
+  if (!new_runs.empty()) insert_new_runs();
   return true;
+}
+
+// Gives each call in new_runs its run, at the end of its own, and moves all runs behind: from the back, once each.
+void Planner::Scratch::insert_new_runs() {
+  std::sort(new_runs.begin(), new_runs.end(), [](const NewRun& a, const NewRun& b) { return a.call < b.call; });
+  auto& runs = plan->runs;
+  auto& calls = plan->calls;
+  auto shift = static_cast<std::int64_t>(new_runs.size());
+  runs.resize(runs.size() + new_runs.size());
+  for (std::size_t c = calls.size(); shift > 0;) {
+    AttentionCall& call = calls[--c];
+    const NewRun& next = new_runs[static_cast<std::size_t>(shift) - 1];
+    const bool grows = next.call == static_cast<std::int32_t>(c);
+    if (grows) {
+      runs[static_cast<std::size_t>(call.run_end + shift - 1)] = {next.slot, 1};
+      --shift;
+    }
+    // Decomposed calls that differ in their row alone have their runs in common.
+    const bool is_moved = c + 1 < calls.size() && calls[c + 1].run_begin == call.run_begin + shift;
+    if (!is_moved) {
+      std::move_backward(runs.begin() + call.run_begin, runs.begin() + call.run_end,
+                         runs.begin() + call.run_end + shift);
+    }
+    call.run_begin += shift;
+    call.run_end += shift + (grows ? 1 : 0);
+  }
 }
 
 Planner::Planner(PlanOptions options) : options_(options), scratch_(std::make_unique<Scratch>()) {

@@ -67,7 +67,6 @@ NodeId add_node(Storage& s, NodeId parent, std::int64_t attach) {
   page.begin[i] = parent.valid() ? s.page(parent).begin[Storage::row(parent)] + attach : 0;
   page.first_token[i] = kNoToken;
   page.last_token[i] = kNoToken;
-  page.last_slot[i] = -1;
   return node;
 }
 
@@ -77,7 +76,7 @@ void keep_slots(Storage& s, Storage::Page& page, std::size_t i, std::int64_t n_k
   KvSegment& segment = page.segment[i];
   s.pool->shrink(segment, std::min(n_keep, segment.n_used));
   page.n_slots[i] = segment.n_used;
-  page.last_slot[i] = segment.runs.empty() ? -1 : segment.runs.back().first + segment.runs.back().n - 1;
+  page.last_run[i] = segment.runs.empty() ? SlotRun{} : segment.runs.back();
 }
 
 void keep_tokens(Storage& s, Storage::Page& page, std::size_t i, std::int64_t n_keep) {
@@ -343,7 +342,7 @@ bool SequenceTree::allocate_kv(NodeId node, std::int64_t n) {
   KvSegment& segment = page.segment[i];
   if (!pool.grow(segment, n - page.n_slots[i])) return false;
   page.n_slots[i] = n;
-  page.last_slot[i] = segment.runs.back().first + segment.runs.back().n - 1;
+  page.last_run[i] = segment.runs.back();
   return true;
 }
 
@@ -362,6 +361,11 @@ void SequenceTree::evict_kv(NodeId node) {
   if (page.n_slots[i] == 0 && page.n_kv[i] == 0) return;
   keep_slots(*storage_, page, i, 0);
   ++storage_->epoch;
+}
+
+void SequenceTree::trim_kv(NodeId node) {
+  const auto [page, i] = at(*storage_, node);
+  pool_of(*storage_).trim(page.segment[i]);
 }
 
 std::span<const SlotRun> SequenceTree::slots(NodeId node) const {

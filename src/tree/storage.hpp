@@ -3,7 +3,7 @@
 // A page stays until all of its ids were given out and all its nodes are dead; then it is freed, and its entry in the
 // page table is null. So a long session costs 8 bytes per kPageNodes ids, plus the pages of nodes that live.
 // Nothing here checks handles: SequenceTree does. The arrays that a planner reads once per leaf and step (n_tokens,
-// last_token, n_slots, last_slot) repeat what the vectors say, so that it need not follow their pointers.
+// last_token, n_slots, last_run) repeat what the vectors say, so that it need not follow their pointers.
 #pragma once
 
 #include <array>
@@ -19,8 +19,10 @@ namespace banyan {
 struct SequenceTree::Storage {
   static constexpr std::int64_t kPageNodes = 1024;
 
+  // A cache line longer than its nodes need: columns a power of two apart would fall into the same sets of a level 1
+  // cache and push each other out.
   template <typename T>
-  using Column = std::array<T, kPageNodes>;
+  using Column = std::array<T, kPageNodes + (sizeof(T) < 64 ? 64 / sizeof(T) : 1)>;
 
   enum class State : std::uint8_t { dead, alive, released };  // released: alive, and its last user let go
 
@@ -30,11 +32,11 @@ struct SequenceTree::Storage {
     Column<std::int64_t> attach{};
     Column<std::int64_t> begin{};  // path position of the first token
     Column<std::int64_t> n_tokens{};
-    Column<TokenId> first_token{};     // kNoToken: no tokens
-    Column<TokenId> last_token{};      // likewise
-    Column<bool> forked_at_begin{};    // had a child at attach 0, which may match where the node itself does not
-    Column<std::int64_t> n_slots{};    // allocated tokens
-    Column<std::int64_t> last_slot{};  // slot of token n_slots - 1; -1: none
+    Column<TokenId> first_token{};   // kNoToken: no tokens
+    Column<TokenId> last_token{};    // likewise
+    Column<bool> forked_at_begin{};  // had a child at attach 0, which may match where the node itself does not
+    Column<std::int64_t> n_slots{};  // allocated tokens
+    Column<SlotRun> last_run{};      // of the segment; n 0: none
     Column<std::int64_t> n_kv{};
     Column<std::int64_t> n_pins{};
     Column<std::uint64_t> last_use{};
