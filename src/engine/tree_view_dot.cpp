@@ -26,16 +26,19 @@ std::string_view first_characters(std::string_view text, std::size_t n) {
 }
 
 // Inside the quotes of a DOT string that is shown: Graphviz reads backslashes and HTML entities there, and ends at NUL.
-// Control characters become their pictures (U+2400 + code), lines end flush left.
-std::string escaped(std::string_view text) {
+// Control characters become their pictures (U+2400 + code), lines end flush left. `backslash` is how one is written:
+// Graphviz unescapes labels once, but tooltips twice (seen in 2.43; a version that does it once shows two of them).
+constexpr std::string_view kLabelBackslash = R"(\\)", kTooltipBackslash = R"(\\\\)";
+std::string escaped(std::string_view text, std::string_view backslash) {
   std::string out;
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
     if (c == '\n') {
       out += "\\l";
-    } else if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
+    } else if (c == '"') {
+      out += "\\\"";
+    } else if (c == '\\') {
+      out += backslash;
     } else if (c == '&') {
       out += "&amp;";
     } else if (code < 0x20) {
@@ -58,9 +61,10 @@ void write_tree_dot(const SequenceTree& tree, const Tokenizer* tokenizer, std::o
   const auto write_node = [&](std::ostream& o, NodeId node) {
     const std::string text = detail::node_text(tree, tokenizer, node);
     const std::string_view begin = first_characters(text, kLabelChars);
-    o << "[label=\"" << node.value << ": " << tree.n_tokens(node) << " tokens, "
-      << n_leaves[static_cast<std::size_t>(node.value)] << " leaves\\l" << escaped(begin)
-      << (begin.size() < text.size() ? "…" : "") << "\\l\", tooltip=\"" << escaped(text) << "\"]";
+    const auto n_tokens = tree.n_tokens(node), n = n_leaves[static_cast<std::size_t>(node.value)];
+    o << "[label=\"" << node.value << ": " << n_tokens << (n_tokens == 1 ? " token, " : " tokens, ") << n
+      << (n == 1 ? " leaf\\l" : " leaves\\l") << escaped(begin, kLabelBackslash)
+      << (begin.size() < text.size() ? "…" : "") << "\\l\", tooltip=\"" << escaped(text, kTooltipBackslash) << "\"]";
   };
   // Only a fork inside a run says where.
   const auto write_edge = [&](std::ostream& o, const SequenceGraph::Edge& edge) {

@@ -163,6 +163,8 @@ TEST_CASE("tree view: hostile texts stay texts in all three forms") {
   };
   CHECK(count(node) == static_cast<std::ptrdiff_t>(kHostile.size()) + 1);
   CHECK(count(edge) == static_cast<std::ptrdiff_t>(kHostile.size()));
+  // Behind two font names, label and tooltip of the root, and the first text's label.
+  CHECK(strings.at(5) == R"(\"quoted\" \\\\N \\\\)");
   CHECK(strings.back() == "line␍\\l␉tab ␛[31m ␡");
 }
 
