@@ -30,8 +30,16 @@ void* counted(std::size_t n) {
 }  // namespace
 
 void* operator new(std::size_t n) { return counted(n); }
+void* operator new(std::size_t n, std::align_val_t alignment) {
+  ++n_allocations;
+  const auto a = static_cast<std::size_t>(alignment);
+  if (void* p = std::aligned_alloc(a, (n + a - 1) / a * a)) return p;
+  throw std::bad_alloc();
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace {
 
@@ -54,7 +62,7 @@ class Timing {
   }
   std::string text() const {
     char out[64];
-    std::snprintf(out, sizeof out, "%8.2f [%7.2f]", at(0.0), at(0.5));
+    std::snprintf(out, sizeof out, "%8.2f [%7.2f]", at(0.5), at(0.9));
     return us_.empty() ? "       -          " : out;
   }
   std::int64_t n_allocations() const { return n_allocations_; }

@@ -1,4 +1,5 @@
-// A SequenceTree as a Boost.Graph: incidence, bidirectional, vertex and edge list graph. Layer 2; the only header with Boost.
+// A SequenceTree as a Boost.Graph: incidence, bidirectional, vertex and edge list graph. Layer 2; the only header with
+// Boost.
 //
 //   banyan::SequenceGraph graph(tree);
 //   boost::breadth_first_search(graph, root, boost::visitor(...));
@@ -15,8 +16,6 @@
 #include <boost/iterator/transform_iterator.hpp>
 #include <boost/property_map/property_map.hpp>
 #include <cstddef>
-#include <functional>
-#include <ostream>
 #include <utility>
 #include <vector>
 
@@ -78,8 +77,6 @@ class SequenceGraph {
   std::vector<Edge> edges_;  // by target
 };
 
-inline std::ostream& operator<<(std::ostream& out, NodeId node) { return out << node.value; }
-
 // --- IncidenceGraph ------------------------------------------------------------------------------------------------
 inline NodeId source(const SequenceGraph::Edge& edge, const SequenceGraph&) { return edge.source; }
 inline NodeId target(const SequenceGraph::Edge& edge, const SequenceGraph&) { return edge.target; }
@@ -140,9 +137,4 @@ template <>
 struct boost::property_map<banyan::SequenceGraph, boost::vertex_index_t> {
   using type = banyan::SequenceGraphIndex;
   using const_type = banyan::SequenceGraphIndex;
-};
-
-template <>
-struct std::hash<banyan::NodeId> {
-  std::size_t operator()(banyan::NodeId node) const noexcept { return std::hash<std::int64_t>{}(node.value); }
 };

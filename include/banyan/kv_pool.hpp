@@ -3,10 +3,11 @@
 //
 // A segment is a list of slot runs that may begin and end anywhere. Slots are handed out so that growing segments stay
 // contiguous: a segment that starts with one token takes it from a block shared with other one-token segments; growth
-// takes whole blocks of kKvBlock slots, right behind the last run where they are free, else from the first hole that is
-// large enough. What a whole block has beyond the wish is the segment's reserve. When no whole block is left, single
-// free slots are taken wherever they are: grow() fails only for lack of slots, never for where they lie. Runs that
-// touch are one run.
+// takes whole blocks of kKvBlock slots, right behind the last run where they are free. Where they are not, a growing
+// segment moves on to a place with kRoomBlocks free blocks, sought from the top of the pool down, so that it can go on
+// there for long; what is larger than a block goes to the first hole that holds it, from the bottom up. What a whole
+// block has beyond the wish is the segment's reserve. When no whole block is left, single free slots are taken wherever
+// they are: grow() fails only for lack of slots, never for where they lie. Runs that touch are one run.
 // Invariants: every slot is free, or in exactly one segment (used or in its reserve). The pool itself allocates in its
 // constructor only; the run list of a segment may grow.
 // Threads: none, as for the tree that uses it.
@@ -66,12 +67,14 @@ class KvPool {
   std::int64_t extend_in_place(KvSegment& segment, std::int64_t n);
   std::int64_t find_hole(std::int64_t n_blocks) const;
   std::int64_t take_blocks(KvSegment& segment, std::int64_t n);
+  std::int64_t take_with_room(KvSegment& segment, std::int64_t n);
   void take_scattered(KvSegment& segment, std::int64_t n);
 
   std::int64_t n_slots_ = 0, n_free_ = 0;
   std::vector<std::uint16_t> free_;  // [n_blocks] bit i: slot block * kKvBlock + i is free
   BlockSet whole_;                   // blocks with all slots free
   BlockSet partial_;                 // blocks with some slots free, but not all
+  std::int64_t room_cursor_ = 0;     // block where the last segment with room ahead was placed
 };
 
 }  // namespace banyan

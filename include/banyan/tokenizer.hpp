@@ -1,6 +1,8 @@
 // Text <-> token ids. Layer 1: knows no model, no tree.
 //
-// A Tokenizer is immutable and safe to share between threads. decode(encode(x)) == x for byte-complete vocabularies.
+// A Tokenizer is immutable and safe to share between threads. decode(encode(x)) == x for byte-complete vocabularies and any
+// bytes x, special tokens not parsed; but qwen2 reads texts in NFC, as its publisher does, and sentencepiece reads U+2581
+// back as a space. A byte that a vocabulary lacks is its unknown token, or Error{bad_input} where it has none.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +47,8 @@ class Tokenizer {
   virtual std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
 
   // The bytes a token stands for (not always valid UTF-8 by itself). `first`: the token opens a text, so spm drops the
-  // space that its prefix rule put in front. Control tokens give "" unless `with_special`.
+  // space that its prefix rule put in front. Control tokens give "" unless `with_special`; the unknown token gives U+FFFD.
+  // Throws Error{bad_input} for an id outside the vocabulary.
   virtual std::string token_bytes(TokenId id, bool first, bool with_special = false) const = 0;
 
   // Bytes of a run of tokens. `first` as above: false for the text of a child node.

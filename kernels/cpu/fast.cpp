@@ -1,7 +1,6 @@
 #include "kernels/cpu/fast.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -9,14 +8,17 @@
 #include "kernels/cpu/attention_units.hpp"
 #include "kernels/cpu/memory.hpp"
 #include "kernels/cpu/packed_matrix.hpp"
+#include "kernels/cpu/team.hpp"
 
 namespace banyan::kernels {
 namespace {
 
-// Starting and joining the team costs 1 to 2 us; elementwise work below this many elements is quicker on one thread.
-constexpr std::int64_t kElementsPerThread = 16 * 1024;
+// Sharing a job out costs about a microsecond; pieces of elementwise work are worth it from this many elements on.
+constexpr std::int64_t kElementsPerPiece = 16 * 1024;
 // The same for products, in multiply-adds.
-constexpr std::int64_t kProductPerThread = 256 * 1024;
+constexpr std::int64_t kProductPerPiece = 512 * 1024;
+// A few pieces per thread, so that a thread that is held up does not hold up the others.
+constexpr std::int64_t kPiecesPerThread = 4;
 // Rows of x that are multiplied with all panels before the next: as much of x as stays in half a level 2 cache.
 constexpr std::int64_t kRowChunkBytes = 256 * 1024;
 
@@ -27,11 +29,11 @@ std::int64_t share(std::int64_t total, std::int64_t i, std::int64_t n) { return 
 
 class FastBackend final : public Backend {
  public:
-  FastBackend(const IsaOps& isa, int n_threads) : isa_(isa), n_threads_(n_threads > 0 ? n_threads : available_cpus()) {}
+  FastBackend(const IsaOps& isa, int n_threads) : isa_(isa), team_(n_threads > 0 ? n_threads : available_cpus()) {}
 
   std::string describe() const override {
-    return "cpu " + std::string(isa_.name) + ", " + std::to_string(n_threads_) +
-           (n_threads_ == 1 ? " thread" : " threads");
+    const int n = team_.n_threads();
+    return "cpu " + std::string(isa_.name) + ", " + std::to_string(n) + (n == 1 ? " thread" : " threads");
   }
 
   void* allocate(std::int64_t bytes) override { return allocate_aligned(bytes); }
@@ -73,31 +75,27 @@ class FastBackend final : public Backend {
   }
 
  private:
-  // Runs body(begin, end) over the rows on as many threads as the work is worth.
+  // Runs body(begin, end) over the rows, in as many pieces as the work is worth.
   template <class Body>
   void over_rows(std::int64_t n_rows, std::int64_t elements_per_row, const Body& body) {
-    const int n = team_size(n_rows * elements_per_row, kElementsPerThread);
-    if (n <= 1) {
-      body(0, n_rows);
-      return;
-    }
-#pragma omp parallel for num_threads(n) schedule(static, 1)
-    for (int t = 0; t < n; ++t) body(share(n_rows, t, n), share(n_rows, t + 1, n));
+    const std::int64_t n = n_pieces(n_rows * elements_per_row, kElementsPerPiece);
+    team_.run(n, [&](std::int64_t i, int) { body(share(n_rows, i, n), share(n_rows, i + 1, n)); });
   }
 
-  int team_size(std::int64_t work, std::int64_t work_per_thread) const {
-    return static_cast<int>(std::clamp<std::int64_t>(work / work_per_thread, 1, n_threads_));
+  std::int64_t n_pieces(std::int64_t work, std::int64_t work_per_piece) const {
+    const int n = team_.n_threads();
+    return n == 1 ? 1 : std::clamp<std::int64_t>(work / work_per_piece, 1, kPiecesPerThread * n);
   }
 
-  const void* product_input(const PackedMatrix& w, const float* x, std::int64_t n_rows, int n_team);
-  void product_chunk(const PackedMatrix& w, PanelProduct rows, float* y, const float* bias, int thread,
-                     int n_team) const;
+  const void* product_input(const PackedMatrix& w, const float* x, std::int64_t n_rows);
+  void product_chunk(const PackedMatrix& w, PanelProduct rows, float* y, const float* bias, std::int64_t piece,
+                     std::int64_t n_total) const;
   void product_panel(const PackedMatrix& w, const PanelProduct& rows, float* y, const float* bias,
                      std::int64_t panel) const;
   void refresh_angles(const RopeKvArgs& args);
 
   const IsaOps& isa_;
-  int n_threads_;
+  Team team_;
   Scratch bf16_rows_, attention_scratch_;
   AttentionUnits units_;
   // Angles of the last step's rows: the same for all layers.
@@ -112,14 +110,14 @@ class FastBackend final : public Backend {
 // --- products ------------------------------------------------------------------------------------------------------
 
 // x in the form that the products read: itself, or rounded to bf16 with an even number of elements a row.
-const void* FastBackend::product_input(const PackedMatrix& w, const float* x, std::int64_t n_rows, int n_team) {
+const void* FastBackend::product_input(const PackedMatrix& w, const float* x, std::int64_t n_rows) {
   if (w.type == DType::f32) return x;
   auto* rounded = bf16_rows_.reserve<std::byte>(n_rows * w.n_in_padded() * isa_.bf16_row_bytes);
-  const int n = std::min(n_team, team_size(n_rows * w.n_in, kElementsPerThread));
-#pragma omp parallel for num_threads(n) schedule(static) if (n > 1)
-  for (std::int64_t r = 0; r < n_rows; ++r) {
-    isa_.round_bf16(x + r * w.n_in, rounded + r * w.n_in_padded() * isa_.bf16_row_bytes, w.n_in, w.n_in_padded());
-  }
+  over_rows(n_rows, w.n_in, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      isa_.round_bf16(x + r * w.n_in, rounded + r * w.n_in_padded() * isa_.bf16_row_bytes, w.n_in, w.n_in_padded());
+    }
+  });
   return rounded;
 }
 
@@ -161,13 +159,13 @@ void FastBackend::product_panel(const PackedMatrix& w, const PanelProduct& rows,
   }
 }
 
-// This thread's share of (panel, row) cells: whole panels, and part of the rows of the first and of the last.
-void FastBackend::product_chunk(const PackedMatrix& w, PanelProduct rows, float* y, const float* bias, int thread,
-                                int n_team) const {
+// Piece `piece` of the (panel, row) cells: whole panels, and part of the rows of the first and of the last.
+void FastBackend::product_chunk(const PackedMatrix& w, PanelProduct rows, float* y, const float* bias,
+                                std::int64_t piece, std::int64_t n_total) const {
   constexpr std::int64_t kGrain = 6;  // rows of one register tile
   const std::int64_t n_rows = rows.n_rows, n_blocks = ceil_div(n_rows, kGrain);
-  const std::int64_t begin = share(w.n_panels() * n_blocks, thread, n_team);
-  const std::int64_t end = share(w.n_panels() * n_blocks, thread + 1, n_team);
+  const std::int64_t begin = share(w.n_panels() * n_blocks, piece, n_total);
+  const std::int64_t end = share(w.n_panels() * n_blocks, piece + 1, n_total);
   const std::int64_t row_bytes = rows.a_stride * (w.type == DType::f32 ? std::int64_t{4} : isa_.bf16_row_bytes);
   const auto* a = static_cast<const std::byte*>(rows.a);
   for (std::int64_t i = begin; i < end;) {
@@ -184,22 +182,19 @@ void FastBackend::matmul(const Matrix& matrix, const float* x, float* y, std::in
                          bool accumulate) {
   const auto& w = static_cast<const PackedMatrix&>(matrix);
   if (n_rows <= 0) return;
-  const int n_team = team_size(n_rows * w.n_in * w.n_out, kProductPerThread);
   PanelProduct p;
-  p.a = product_input(w, x, n_rows, n_team);
+  p.a = product_input(w, x, n_rows);
   p.a_stride = w.type == DType::f32 ? w.n_in : w.n_in_padded();
   p.k = w.n_in;
   p.load_c = accumulate;
   const std::int64_t row_bytes = p.a_stride * (w.type == DType::f32 ? std::int64_t{4} : isa_.bf16_row_bytes);
   const std::int64_t n_chunk = std::max<std::int64_t>(48, kRowChunkBytes / row_bytes);
-#pragma omp parallel for num_threads(n_team) schedule(static, 1) if (n_team > 1)
-  for (int t = 0; t < n_team; ++t) {
-    for (std::int64_t first = 0; first < n_rows; first += n_chunk) {
-      PanelProduct chunk = p;
-      chunk.a = static_cast<const std::byte*>(p.a) + first * row_bytes;
-      chunk.n_rows = std::min(n_chunk, n_rows - first);
-      product_chunk(w, chunk, y + first * w.n_out, bias, t, n_team);
-    }
+  for (std::int64_t first = 0; first < n_rows; first += n_chunk) {
+    PanelProduct chunk = p;
+    chunk.a = static_cast<const std::byte*>(p.a) + first * row_bytes;
+    chunk.n_rows = std::min(n_chunk, n_rows - first);
+    const std::int64_t n = n_pieces(chunk.n_rows * w.n_in * w.n_out, kProductPerPiece);
+    team_.run(n, [&](std::int64_t i, int) { product_chunk(w, chunk, y + first * w.n_out, bias, i, n); });
   }
 }
 
@@ -256,41 +251,36 @@ void FastBackend::rope_kv(const RopeKvArgs& args) {
 void FastBackend::attention(const AttentionArgs& a) {
   assert(a.n_heads_q % a.kv.n_heads_kv == 0);
   if (a.n_rows <= 0) return;
-  units_.cut(a, n_threads_);
-  const std::int64_t group = a.n_heads_q / a.kv.n_heads_kv, n_units = units_.n_blocks() * a.kv.n_heads_kv;
+  units_.cut(a, team_.n_threads());
+  const std::int64_t group = a.n_heads_q / a.kv.n_heads_kv, n_blocks = units_.n_blocks();
   const std::int64_t scratch_bytes = attention_scratch_bytes(units_.rows_per_block() * group, a.kv.head_dim);
-  const int n_team = static_cast<int>(std::min<std::int64_t>(n_threads_, n_units));
-  auto* scratch = attention_scratch_.reserve<std::byte>(scratch_bytes * n_team);
-  const std::int64_t element = dtype_bytes(a.kv.type, 1), plane = a.kv.n_slots * a.kv.head_dim * element;
+  auto* scratch = attention_scratch_.reserve<std::byte>(scratch_bytes * team_.n_threads());
+  const std::int64_t plane_bytes = dtype_bytes(a.kv.type, a.kv.n_slots * a.kv.head_dim);
   const auto* base = static_cast<const std::byte*>(a.kv.base);
-  std::atomic<std::int64_t> next{0};
-#pragma omp parallel for num_threads(n_team) schedule(static, 1) if (n_team > 1)
-  for (int t = 0; t < n_team; ++t) {
-    for (std::int64_t i = next++; i < n_units; i = next++) {
-      const std::int64_t head = i / units_.n_blocks(), block = i % units_.n_blocks();
-      AttentionUnit u;
-      u.runs = a.runs.data();
-      u.calls = a.calls.data();
-      u.call_index = units_.calls(block).data();
-      u.n_calls = std::ssize(units_.calls(block));
-      u.positions = a.positions;
-      u.row_begin = block * units_.rows_per_block();
-      u.row_end = std::min(a.n_rows, u.row_begin + units_.rows_per_block());
-      u.n_heads_q = a.n_heads_q;
-      u.first_head = head * group;
-      u.group = group;
-      u.head_dim = a.kv.head_dim;
-      u.k = base + head * plane;
-      u.v = base + (a.kv.n_heads_kv + head) * plane;
-      u.kv_type = a.kv.type;
-      u.scale = a.scale;
-      u.q = a.q;
-      u.o = a.o;
-      u.lse = a.lse;
-      u.scratch = scratch + t * scratch_bytes;
-      isa_.attention(u);
-    }
-  }
+  team_.run(n_blocks * a.kv.n_heads_kv, [&](std::int64_t i, int thread) {
+    const std::int64_t head = i / n_blocks, block = i % n_blocks;
+    AttentionUnit u;
+    u.runs = a.runs.data();
+    u.calls = a.calls.data();
+    u.call_index = units_.calls(block).data();
+    u.n_calls = std::ssize(units_.calls(block));
+    u.positions = a.positions;
+    u.row_begin = block * units_.rows_per_block();
+    u.row_end = std::min(a.n_rows, u.row_begin + units_.rows_per_block());
+    u.n_heads_q = a.n_heads_q;
+    u.first_head = head * group;
+    u.group = group;
+    u.head_dim = a.kv.head_dim;
+    u.k = base + head * plane_bytes;
+    u.v = base + (a.kv.n_heads_kv + head) * plane_bytes;
+    u.kv_type = a.kv.type;
+    u.scale = a.scale;
+    u.q = a.q;
+    u.o = a.o;
+    u.lse = a.lse;
+    u.scratch = scratch + thread * scratch_bytes;
+    isa_.attention(u);
+  });
 }
 
 }  // namespace

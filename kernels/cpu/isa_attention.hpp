@@ -107,6 +107,21 @@ BANYAN_INLINE Vec load_pairs(const void* base, std::int64_t index, std::int64_t 
 #endif
 }
 
+// n elements from `column` on of the bf16 rows of two slots, as lanes of (first, second); 0 for slot -1.
+BANYAN_INLINE Vec interleave(const void* base, std::int64_t head_dim, std::int64_t first, std::int64_t second,
+                             std::int64_t column, int n) {
+#if defined(__AVX512BF16__)
+  const auto* v = static_cast<const std::uint16_t*>(base) + column;
+  const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), v + first * head_dim));
+  if (second < 0) return _mm512_castsi512_ps(low);
+  const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), v + second * head_dim));
+  return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+#else
+  (void)base, (void)head_dim, (void)first, (void)second, (void)column, (void)n;
+  return splat(0.0F);
+#endif
+}
+
 // K rows of the slots -> s.k_tile, a column per key; columns behind the last key up to a whole vector are 0.
 void pack_keys(const AttentionUnit& u, const UnitState& s, const std::int64_t* slots, std::int64_t n_keys) {
   const std::int64_t n_rows = s.pairs ? (u.head_dim + 1) / 2 : u.head_dim;  // of the tile: lanes of 32 bits
@@ -128,27 +143,15 @@ void pack_keys(const AttentionUnit& u, const UnitState& s, const std::int64_t* s
 
 // V rows of the slots -> s.v_tile; columns behind head_dim are 0, and so is the key that completes the last pair.
 void pack_values(const AttentionUnit& u, const UnitState& s, const std::int64_t* slots, std::int64_t n_keys) {
-  for (std::int64_t column = 0; column < s.stride; column += kWidth) {
-    float* out =
-        s.v_tile + column / kPanelColumns * kTileKeys * kPanelColumns / (s.pairs ? 2 : 1) + column % kPanelColumns;
-    const int n = static_cast<int>(most(0, least(kWidth, u.head_dim - column)));
-    if (!s.pairs) {
-      for (std::int64_t key = 0; key < n_keys; ++key) {
-        store(out + key * kPanelColumns, widen(u.v, u.kv_type, slots[key] * u.head_dim + column, n));
-      }
-      continue;
+  const std::int64_t step = s.pairs ? 2 : 1, panel = kTileKeys * kPanelColumns / step;
+  for (std::int64_t key = 0; key < n_keys; key += step) {
+    for (std::int64_t column = 0; column < s.stride; column += kWidth) {
+      float* out = s.v_tile + column / kPanelColumns * panel + key / step * kPanelColumns + column % kPanelColumns;
+      const int n = static_cast<int>(most(0, least(kWidth, u.head_dim - column)));
+      const std::int64_t second = key + 1 < n_keys ? slots[key + 1] : -1;
+      store(out, s.pairs ? interleave(u.v, u.head_dim, slots[key], second, column, n)
+                         : widen(u.v, u.kv_type, slots[key] * u.head_dim + column, n));
     }
-#if defined(__AVX512BF16__)
-    const auto* v = static_cast<const std::uint16_t*>(u.v) + column;
-    const auto row = [&](std::int64_t key) {
-      if (key >= n_keys) return _mm512_setzero_si512();
-      return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), v + slots[key] * u.head_dim));
-    };
-    for (std::int64_t key = 0; key < n_keys; key += 2) {
-      const __m512i pair = _mm512_or_si512(row(key), _mm512_slli_epi32(row(key + 1), 16));
-      store(out + key / 2 * kPanelColumns, _mm512_castsi512_ps(pair));
-    }
-#endif
   }
 }
 

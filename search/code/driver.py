@@ -3,9 +3,9 @@
 # It knows nothing that the program may not know: inputs arrive test by test, expected outputs never do, so a program
 # that takes this process over can spoil its own verdict and nothing else. Answers are compared outside.
 #
-# File descriptors: 0 the program's text, 3 the control socket (SOCK_SEQPACKET). Messages out: "ready", or "compile TEXT",
-# or after each test "STATUS CPU_US"; messages in: one per test, with five descriptors: stdin, stdout, stderr, input and
-# output channel. Every descriptor is a memory file, so nothing here can block on a full pipe.
+# File descriptors: 0 the program's text, 3 the control socket (SOCK_SEQPACKET). Messages out: "ready", or "compile
+# TEXT", or after each test "STATUS CPU_US"; messages in: one per test, with five descriptors: stdin, stdout, stderr,
+# input and output channel. Every descriptor is a memory file, so nothing here can block on a full pipe.
 import array
 import os
 import resource
@@ -55,7 +55,8 @@ def common_names():
     # The names that call-based problems take for granted; the published runner imports about the same.
     import bisect, collections, copy, functools, heapq, itertools, math, operator, random, re, string, typing
 
-    names = {m.__name__: m for m in (bisect, collections, copy, functools, heapq, itertools, math, operator, random, re, string, typing)}
+    modules = (bisect, collections, copy, functools, heapq, itertools, math, operator, random, re, string, typing)
+    names = {module.__name__: module for module in modules}
     for module in (typing, bisect, collections, functools, heapq, itertools, math):
         for name in getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]:
             names.setdefault(name, getattr(module, name))
@@ -64,7 +65,7 @@ def common_names():
 
 
 def with_int_keys(value):
-    # JSON has no integer keys: the published runner turns those of a top-level dictionary back where all of them allow it.
+    # JSON has no integer keys: the published runner turns those of a top-level dictionary back where all allow it.
     if not isinstance(value, dict):
         return value
     try:
@@ -151,6 +152,20 @@ def end_everything_else():
         pass
 
 
+def clear_folders():
+    # What a test wrote must not be there for the next one.
+    for folder in ("/tmp", "/dev/shm"):
+        if names := os.listdir(folder):
+            import shutil
+
+            for name in names:
+                path = os.path.join(folder, name)
+                try:
+                    os.unlink(path)
+                except OSError:  # a folder, or a path that was mounted here
+                    shutil.rmtree(path, ignore_errors=True)
+
+
 def become(uid):
     # Started by root: without a user namespace of its own, the sandbox has a true unprivileged user instead.
     if uid:
@@ -198,6 +213,7 @@ def main():
             os.close(fd)
         _, status, usage = os.wait4(pid, 0)
         end_everything_else()
+        clear_folders()
         cpu_us = int((usage.ru_utime + usage.ru_stime) * 1e6)
         control.send(b"%d %d" % (status, cpu_us))
 

@@ -168,6 +168,8 @@ class Workers {
     for (std::size_t i = 0; i < n; ++i) threads_.emplace_back([this] { loop(); });
   }
 
+  ~Workers() { failed_ = true; }  // when the callback throws, no further program is begun
+
   // Until all have ended; `tick` runs on this thread at least five times a second. Rethrows what a worker threw.
   void wait(const std::function<void()>& tick) {
     std::unique_lock lock(mutex_);

@@ -78,7 +78,7 @@ Jail::Jail(const std::vector<std::string>& command, const std::vector<std::strin
   if (reply == Reply::message && message.starts_with("compile "))
     compile_error_ = message.substr(8);
   else if (!init_.open() || errors.starts_with("bwrap: "))
-    throw Error(ErrorCode::unsupported, "bubblewrap", errors.empty() ? "it ended at once" : errors);
+    throw Error(ErrorCode::device, "bubblewrap", errors.empty() ? "it ended at once" : errors);
   else
     compile_error_ = reply == Reply::timeout ? "compiling took longer than 30 s" : "the compiler crashed: " + errors;
 }

@@ -24,7 +24,7 @@ std::int64_t cpu_stop_s(const RunLimits& limits);
 
 class Jail {
  public:
-  // Starts and lets the program compile. Throws Error{unsupported} with bubblewrap's own message when it cannot start.
+  // Starts and lets the program compile. Throws Error{device} with bubblewrap's own message when it cannot start.
   Jail(const std::vector<std::string>& command, const std::vector<std::string>& environment, const std::string& source);
   Jail(const Jail&) = delete;
   Jail& operator=(const Jail&) = delete;

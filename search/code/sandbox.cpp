@@ -142,7 +142,10 @@ Sandbox::Sandbox(SandboxOptions options) : options_(std::move(options)) {
   description_ = fmt::format("python {}, {}", python.version, bwrap.output.substr(0, bwrap.output.find('\n')));
   mounts_ = system_mounts();
   add_interpreter(mounts_, python);
-  for (const std::string& path : options_.extra_read_only) bind(mounts_, path);
+  for (const std::string& path : options_.extra_read_only) {
+    if (!fs::exists(path)) throw Error(ErrorCode::bad_file, path, "is to be shown in the sandbox, but is not there");
+    bind(mounts_, path);
+  }
   drop_user_ = geteuid() == 0 && has_id_range("/proc/self/uid_map") && has_id_range("/proc/self/gid_map");
 
   const RunLimits limits;
@@ -151,7 +154,7 @@ Sandbox::Sandbox(SandboxOptions options) : options_(std::move(options)) {
     const RunResult probe = run({ProgramKind::script, "print(1)", ""}, {&no_input, 1}, limits).front();
     if (probe.output != "1\n") throw cannot_start("a first program failed: " + probe.error);
   } catch (const Error& error) {
-    if (error.where() == "sandbox") throw;
+    if (error.code() == ErrorCode::unsupported) throw;
     throw cannot_start(error.what());
   }
 }
@@ -168,11 +171,12 @@ std::vector<std::string> Sandbox::command(const Program& program, const RunLimit
     add({"--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"});
   else
     add({"--unshare-user", "--uid", std::to_string(kNobody), "--gid", std::to_string(kNobody), "--disable-userns"});
-  c.insert(c.end(), mounts_.begin(), mounts_.end());
   const std::string tmp = std::to_string(limits.tmp_bytes);
   add({"--proc", "/proc", "--remount-ro", "/proc"});
   add({"--dev", "/dev", "--perms", "1777", "--size", tmp, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"});
-  add({"--perms", "1777", "--size", tmp, "--tmpfs", "/tmp", "--chdir", "/tmp", "--remount-ro", "/"});
+  add({"--perms", "1777", "--size", tmp, "--tmpfs", "/tmp", "--chdir", "/tmp"});
+  c.insert(c.end(), mounts_.begin(), mounts_.end());  // after /tmp, since an interpreter may lie below it
+  add({"--remount-ro", "/"});
 
   static constexpr const char* kKinds[] = {"script", "call", "check"};
   add({"--", python_path_, "-S", "-s", "-c", kDriverSource, kKinds[static_cast<int>(program.kind)], program.entry_point,
@@ -194,10 +198,6 @@ std::vector<RunResult> Sandbox::run(const Program& program, std::span<const std:
     jail.reset();
     jail = std::make_unique<Jail>(start, program_environment(), program.source);
   };
-  const auto run_once = [&](const std::string& input, bool& ended_late) {
-    restart_if_gone();
-    return jail->run(program.kind, input, limits, ended_late);
-  };
 
   int n_timeouts = 0;
   for (std::size_t i = 0; i < inputs.size() && n_timeouts < limits.max_timeouts; ++i) {
@@ -210,8 +210,8 @@ std::vector<RunResult> Sandbox::run(const Program& program, std::span<const std:
       break;
     }
     bool ended_late = false;
-    results[i] = run_once(inputs[i], ended_late);
-    if (ended_late) results[i] = run_once(inputs[i], ended_late);
+    results[i] = jail->run(program.kind, inputs[i], limits, ended_late);
+    if (ended_late) results[i] = jail->run(program.kind, inputs[i], limits, ended_late);
     if (results[i].status == RunStatus::time_limit) ++n_timeouts;
   }
   return results;

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <ranges>
 
 namespace banyan {
 namespace {
@@ -89,7 +88,7 @@ void GgufWriter::add_tensor(std::string_view name, DType type, const std::vector
   ++n_tensors_;
   put_string(tensor_list_, name);
   put(tensor_list_, static_cast<std::uint32_t>(shape.size()));
-  for (const std::int64_t dim : std::views::reverse(shape)) put(tensor_list_, dim);
+  for (auto dim = shape.rbegin(); dim != shape.rend(); ++dim) put(tensor_list_, *dim);
   put(tensor_list_, type_number(type));
   put(tensor_list_, std::uint64_t{data_.size()});
   data_ += data;

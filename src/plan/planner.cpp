@@ -55,7 +55,8 @@ struct Planner::Scratch {
     NodeId node;
     std::int32_t next = 0;  // token of the continuation
     std::int32_t call = 0;
-    bool wants_logits = false, write_kv = false;
+    std::uint8_t n_logits = 0;
+    bool write_kv = true;
   };
   // A call that goes on in another run, which begins at this slot.
   struct NewRun {
@@ -135,6 +136,9 @@ void Planner::Scratch::build() {
       case Sharing::unshared: add_lone_calls(n, 0); break;
     }
   }
+  // Room for a new run of each span, so that the updates that follow allocate nothing for long.
+  const std::size_t n_runs = plan->runs.size() + spans.size();
+  if (plan->runs.capacity() < n_runs) plan->runs.reserve(2 * n_runs);
   complete = true;
 }
 
@@ -286,7 +290,7 @@ void Planner::Scratch::note_tail(const ActiveNode& n) {
   tail.node = n.id;
   tail.next = static_cast<std::int32_t>(span.end);
   tail.call = static_cast<std::int32_t>(plan->calls.size()) - 1;
-  tail.wants_logits = span.n_logits == 1;
+  tail.n_logits = static_cast<std::uint8_t>(span.n_logits);
   tail.write_kv = span.write_kv;
   ++n_growable;
 }
@@ -314,7 +318,7 @@ bool Planner::Scratch::continue_by_one() {
     const StepSpan& span = spans[i];
     Tail& tail = tails[i];
     if (span.node != tail.node || span.begin != tail.next || span.end != tail.next + 1 ||
-        span.n_logits != static_cast<std::int64_t>(tail.wants_logits) || span.write_kv != tail.write_kv) {
+        span.n_logits != tail.n_logits || span.write_kv != tail.write_kv) {
       return false;
     }
     const Storage::Page& page = storage->page(span.node);
@@ -336,8 +340,8 @@ bool Planner::Scratch::continue_by_one() {
     ++call.n_keys;
     ++tail.next;
     plan->tokens[row] = page.last_token[page_row];
-    ++plan->positions[row];
   }
+  for (std::int32_t& position : plan->positions) ++position;
   if (!new_runs.empty()) insert_new_runs();
   return true;
 }

@@ -46,12 +46,13 @@ struct SequenceTree::Storage {
     std::int64_t n_alive = 0;
   };
 
-  static std::size_t row(NodeId node) { return static_cast<std::size_t>(node.value % kPageNodes); }
-  const Page& page(NodeId node) const { return *pages[static_cast<std::size_t>(node.value / kPageNodes)]; }
-  Page& page(NodeId node) { return *pages[static_cast<std::size_t>(node.value / kPageNodes)]; }
+  static std::size_t row(NodeId node) { return static_cast<std::size_t>(node.value) % kPageNodes; }
+  static std::size_t number(NodeId node) { return static_cast<std::size_t>(node.value) / kPageNodes; }
+  const Page& page(NodeId node) const { return *pages[number(node)]; }
+  Page& page(NodeId node) { return *pages[number(node)]; }
   bool alive(NodeId node) const noexcept {
     if (node.value < 0 || node.value >= id_bound) return false;
-    const Page* p = pages[static_cast<std::size_t>(node.value / kPageNodes)].get();
+    const Page* p = pages[number(node)].get();
     return p != nullptr && p->state[row(node)] != State::dead;
   }
 

@@ -10,7 +10,10 @@ namespace {
 const std::vector<TokenId> kPrompt{3, 41, 5, 0, 47, 17, 17, 2, 30};
 
 // The attention variants: multi-head, grouped, multi-query.
-const std::vector<std::pair<std::int64_t, std::int64_t>> kHeads{{4, 4}, {4, 2}, {6, 2}, {4, 1}};
+struct Heads {
+  std::int64_t n_q, n_kv;
+};
+const std::vector<Heads> kHeads{{4, 4}, {4, 2}, {6, 2}, {4, 1}};
 
 std::vector<float> hidden_times(const std::shared_ptr<const Model>& model, const MadeTensor& head) {
   Forward forward(model, DType::f32, static_cast<std::int64_t>(kPrompt.size()));
@@ -35,7 +38,8 @@ std::vector<float> hidden_times(const std::shared_ptr<const Model>& model, const
 
 TEST_CASE("load: both file forms, all element types, one or more shards give the same bits") {
   const TempDir dir("load_forms");
-  for (const auto& [n_heads_q, n_heads_kv] : kHeads) {
+  for (const Heads& heads : kHeads) {
+    const std::int64_t n_heads_q = heads.n_q, n_heads_kv = heads.n_kv;
     CAPTURE(n_heads_q);
     CAPTURE(n_heads_kv);
     const MadeModel model(n_heads_q, n_heads_kv, true);
@@ -55,7 +59,8 @@ TEST_CASE("load: both file forms, all element types, one or more shards give the
 
 TEST_CASE("load: a grouped model equals the multi-head model whose KV heads are written out") {
   const TempDir dir("load_grouped");
-  for (const auto& [n_heads_q, n_heads_kv] : kHeads) {
+  for (const Heads& heads : kHeads) {
+    const std::int64_t n_heads_q = heads.n_q, n_heads_kv = heads.n_kv;
     const MadeModel grouped(n_heads_q, n_heads_kv, true);
     MadeModel full = grouped;
     full.config.n_heads_kv = n_heads_q;

@@ -115,6 +115,6 @@ TEST_CASE("SequenceGraph: write_graphviz") {
   tree.prune(gone);
   std::ostringstream out;
   const SequenceGraph graph(tree);
-  boost::write_graphviz(out, graph, [](std::ostream& o, NodeId node) { o << "[label=\"node " << node << "\"]"; });
+  boost::write_graphviz(out, graph, [](std::ostream& o, NodeId node) { o << "[label=\"node " << node.value << "\"]"; });
   CHECK(out.str() == "digraph G {\n0[label=\"node 0\"];\n1[label=\"node 2\"];\n0->1 ;\n}\n");
 }

@@ -180,6 +180,19 @@ TEST_CASE("KvPool: a long wish goes to the hole that holds it; scattered slots a
   check_against_scan(pool, {s[0], s[2], s[3], s[7], a, b});
 }
 
+TEST_CASE("KvPool: leaves that grow side by side have one run for their first token and one for 256 more") {
+  KvPool pool(64 * (16 + 256) + 1600);
+  KvSegment prompt;
+  REQUIRE(pool.grow(prompt, 1000));
+  std::vector<KvSegment> leaves(64);
+  for (int step = 0; step < 257; ++step) {
+    for (KvSegment& leaf : leaves) REQUIRE(pool.grow(leaf, 1));
+  }
+  for (const KvSegment& leaf : leaves) CHECK(leaf.runs.size() <= 2);
+  REQUIRE(pool.grow(prompt, 500));
+  CHECK(prompt.runs.size() <= 2);
+}
+
 TEST_CASE("KvPool: refuses a pool without slots") {
   CHECK_THROWS_WITH_AS(KvPool(0), "KV pool: needs at least 1 slot, not 0", Error);
   CHECK_THROWS_AS(KvPool(-5), Error);

@@ -45,8 +45,8 @@ struct CodeProblem {
 
 struct LoadOptions {
   std::string difficulty{};  // only these problems; "" for all
-  std::int64_t limit = -1;  // the first so many of them; -1 for all
-  bool with_tests = true;   // generation does without
+  std::int64_t limit = -1;   // the first so many of them; -1 for all
+  bool with_tests = true;    // generation does without
   bool with_solutions = false;
 };
 

@@ -6,7 +6,7 @@
 // What a program gets: no network, no home, a read-only system, a private /tmp of limited size, limits on memory,
 // processes, output, file size, CPU and wall time; an unprivileged user also when we are root. Expected outputs never
 // enter the sandbox. stdin, stdout and stderr are memory files, so no pipe can fill up or break. After each test every
-// process that it left is ended; when run() returns, the whole process tree has been waited for.
+// process that it left is ended and every file is removed; when run() returns, the whole process tree is waited for.
 //
 // Linux with bubblewrap >= 0.8 only; there is no other way to run a program, so without it the constructor refuses.
 // Threads: run() may be called from several threads at once on one Sandbox.
