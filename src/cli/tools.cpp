@@ -55,7 +55,7 @@ struct PlanTool {
   }
 
   void print(const std::string& name, const std::optional<CostModel>& model) const {
-    const BenchTree bench = load_tree(file, name);
+    const BenchTree bench = load_bench_tree(file, name);
     Plan shared, unshared;
     Planner(PlanOptions{.deterministic = deterministic}).build(*bench.tree, bench.spans, shared);
     Planner(PlanOptions{.sharing = PlanOptions::Sharing::unshared}).build(*bench.tree, bench.spans, unshared);
@@ -74,7 +74,7 @@ struct PlanTool {
     } else {
       log(fmt::format("no constants at {}: run `banyan calibrate` for predicted times", cost_model));
     }
-    for (const auto& name : tree.empty() ? tree_names(file) : std::vector{tree}) print(name, model);
+    for (const auto& name : tree.empty() ? bench_tree_names(file) : std::vector{tree}) print(name, model);
     return kDone;
   }
 };

@@ -94,10 +94,12 @@ Bits watched(Models& models, const Setting& s, std::int64_t n_prompt, std::int64
   if (!s.reverse) start_company();
   session.run();
   for (auto& other : others) {
-    for (const auto& t : other.result()) REQUIRE_FALSE(t.error);
+    for (const auto& t : other.result()) {
+      if (t.error) FAIL(std::string(t.error->what()));
+    }
   }
   const auto thoughts = job.result();
-  REQUIRE_FALSE(thoughts[0].error);
+  if (thoughts[0].error) FAIL(std::string(thoughts[0].error->what()));
   return {thoughts[0].tokens, thoughts[0].logprobs, thoughts[0].top};
 }
 
@@ -108,7 +110,7 @@ void check_all(const std::string& path, std::int64_t n_prompt, std::int64_t n_ne
     const Bits alone = watched(models, base, n_prompt, n_new);
     REQUIRE(alone.tokens.size() == static_cast<std::size_t>(n_new));
     const auto same_as_alone = [&](const char* what, auto change) {
-      CAPTURE(what);
+      CAPTURE(std::string(what));
       Setting s = base;
       change(s);
       CHECK(watched(models, s, n_prompt, n_new) == alone);

@@ -284,7 +284,7 @@ TEST_CASE("a pool too small for all: samples wait, are preempted and recomputed,
     std::vector<std::vector<TokenId>> tokens;
     for (const auto& x : t) {
       CAPTURE(slots);
-      if (x.error) FAIL(x.error->what());
+      if (x.error) FAIL(std::string(x.error->what()));
       tokens.push_back(x.tokens);
     }
     if (first.empty()) first = tokens;
