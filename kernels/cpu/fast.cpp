@@ -249,7 +249,7 @@ void FastBackend::rope_kv(const RopeKvArgs& args) {
 // --- attention -----------------------------------------------------------------------------------------------------
 
 void FastBackend::attention(const AttentionArgs& a) {
-  assert(a.n_heads_q % a.kv.n_heads_kv == 0);
+  assert(a.n_heads_q % a.kv.n_heads_kv == 0 && a.kv.head_dim <= 512);
   if (a.n_rows <= 0) return;
   units_.cut(a, team_.n_threads());
   const std::int64_t group = a.n_heads_q / a.kv.n_heads_kv, n_blocks = units_.n_blocks();

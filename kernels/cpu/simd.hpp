@@ -1,8 +1,8 @@
 // The widest float vector of the instruction set that the including file is compiled for, behind a dozen functions.
 // Only for isa_table.hpp and its parts: everything here has internal linkage on purpose (see isa.hpp).
 //
-// load_first and store_first touch n elements. Whole vectors, the usual case, take the plain way: masked ones wait for
-// earlier stores 4 KiB apart (seen on Zen 3: three times slower copies).
+// load_first and store_first touch n elements. Whole vectors, the usual case, take the plain way: with masked ones the
+// copies of K and V tiles waited for earlier stores 4 KiB apart (attention on private f32 keys took twice as long).
 // max_of returns its second argument when either is NaN; callers put the value whose NaN must live second.
 // exp2_of: relative error below 1e-7 for x >= -126; exactly 1 at 0, exactly 0 below about -127 and at -inf, NaN at NaN.
 #pragma once

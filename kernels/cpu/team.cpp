@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t kPieceBits = 24, kPieceMask = (std::uint64_t{1} << kPieceBits) - 1;
 
-// About 20 to 50 us: longer than the pause between two operations of a step, shorter than a step.
+// Some tens of microseconds: meant to be longer than the pause between two operations of a step, shorter than a step.
 constexpr int kSpins = 1000;
 
 void pause() {
