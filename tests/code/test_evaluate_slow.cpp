@@ -48,6 +48,10 @@ TEST_CASE("all 164 canonical solutions of HumanEval pass") {
 TEST_CASE("a test that ends by itself a little late is run once more, and the second run counts") {
   const Sandbox* sandbox = shared_sandbox();
   if (!sandbox) return;
+  if (crowding() > 1.5) {
+    MESSAGE("skipped: the machine is too busy to give a program its CPU time within its wall time");
+    return;
+  }
   RunLimits limits;
   limits.time_ms = 1500;
   const std::string no_input;
