@@ -108,8 +108,9 @@ class SequenceTree {
   // Called when a step that computed the KV of tokens [n_kv, n) was submitted. Throws Error{usage} unless
   // n_kv <= n <= allocated tokens (n_tokens without a pool).
   void commit_kv(NodeId node, std::int64_t n);
-  // Frees all slots of the node; its tokens stay, and n_kv becomes 0: a later step computes them again.
-  void evict_kv(NodeId node);
+  // Frees the slots behind the node's first n_keep tokens. Its tokens stay, and n_kv becomes at most n_keep: a later
+  // step computes them again.
+  void evict_kv(NodeId node, std::int64_t n_keep = 0);
   // Gives slots that were set aside for growth back to the pool: for a node that is not going to grow soon.
   void trim_kv(NodeId node);
   std::span<const SlotRun> slots(NodeId node) const;

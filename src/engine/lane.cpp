@@ -340,42 +340,60 @@ bool Lane::make_room(Item& item, std::int64_t n_slots) {
   return true;
 }
 
-// Node ids on the paths of active items: their KV stays.
+// How much of each node the paths of active items need: that KV stays.
 void Lane::collect_locked() {
   locked_.clear();
   for (const auto& item : active) {
-    for (NodeId n = item->leaf ? item->leaf.id() : item->base.id(); n.valid(); n = tree.parent(n))
-      locked_.push_back(n.value);
+    const NodeId end_node = item->leaf ? item->leaf.id() : item->base.id();
+    std::int64_t n_needed = tree.n_tokens(end_node);
+    for (NodeId n = end_node; n.valid(); n = tree.parent(n)) {
+      locked_.emplace_back(n, n_needed);
+      n_needed = tree.attach(n);
+    }
   }
   std::sort(locked_.begin(), locked_.end());
+}
+
+std::int64_t Lane::n_locked(NodeId node) const {
+  const auto behind =
+      std::upper_bound(locked_.begin(), locked_.end(), std::pair(NodeId{node.value + 1}, std::int64_t{-1}));
+  return behind != locked_.begin() && std::prev(behind)->first == node ? std::prev(behind)->second : 0;
 }
 
 // Evicts KV that no active item needs, least recently used first and deepest first, until n_slots are free. False, and
 // nothing is evicted, where that cannot give n_slots.
 bool Lane::evict(std::int64_t n_slots) {
   collect_locked();
-  std::vector<std::pair<std::uint64_t, NodeId>> candidates;
+  struct Candidate {
+    std::uint64_t last_use;
+    NodeId node;
+    std::int64_t n_keep;
+  };
+  std::vector<Candidate> candidates;
+  std::int64_t n_reachable = pool->n_free();
   std::vector<NodeId> open(tree.roots().begin(), tree.roots().end());
   while (!open.empty()) {
     const NodeId n = open.back();
     open.pop_back();
     open.insert(open.end(), tree.children(n).begin(), tree.children(n).end());
-    if (!tree.slots(n).empty() && !std::binary_search(locked_.begin(), locked_.end(), n.value)) {
-      candidates.emplace_back(tree.last_use(n), n);
+    std::int64_t n_held = 0;
+    for (const SlotRun& run : tree.slots(n)) n_held += run.n;
+    if (const std::int64_t n_keep = n_locked(n); n_held > n_keep) {
+      candidates.push_back({tree.last_use(n), n, n_keep});
+      n_reachable += n_held - n_keep;
     }
   }
-  std::int64_t n_reachable = pool->n_free();
-  for (const auto& [use, n] : candidates) {
-    for (const SlotRun& run : tree.slots(n)) n_reachable += run.n;
-  }
   if (n_reachable < n_slots) return false;
-  std::sort(candidates.begin(), candidates.end(),
-            [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
-  for (const auto& [use, n] : candidates) {
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.last_use != b.last_use ? a.last_use < b.last_use : a.node > b.node;
+  });
+  for (const Candidate& c : candidates) {
     if (pool->n_free() >= n_slots) break;
-    stats.n_evicted_slots += tree.n_kv(n);
-    evicted_[n.value] = std::max(evicted_[n.value], tree.n_kv(n));
-    tree.evict_kv(n);
+    const std::int64_t n_kv = tree.n_kv(c.node);
+    stats.n_evicted_slots += std::max<std::int64_t>(0, n_kv - c.n_keep);
+    auto& before = evicted_[c.node.value];
+    before = std::max(before, n_kv);
+    tree.evict_kv(c.node, c.n_keep);
   }
   return pool->n_free() >= n_slots;
 }

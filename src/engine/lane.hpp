@@ -118,6 +118,7 @@ struct Lane : std::enable_shared_from_this<Lane> {
   bool evict(std::int64_t n_slots);
   bool preempt_behind(const Item& item);
   void collect_locked();
+  std::int64_t n_locked(NodeId node) const;
   // ends of items
   void grow_sample(Item& item, const StepAnswer& answer);
   void grow_score(Item& item, const StepAnswer& answer);
@@ -137,7 +138,7 @@ struct Lane : std::enable_shared_from_this<Lane> {
   std::vector<Item*> query_items_;
   std::vector<StepAnswer> answers_;
   std::vector<StepSpan> spans_;
-  std::vector<std::int64_t> locked_;  // node ids on active paths, sorted
+  std::vector<std::pair<NodeId, std::int64_t>> locked_;  // (node, leading tokens that active paths need), sorted
   Plan plan_;
   std::int64_t rows_left_ = 0, logits_left_ = 0;
   std::unordered_map<std::int64_t, std::int64_t> evicted_;  // node -> tokens whose KV it lost

@@ -356,10 +356,10 @@ void SequenceTree::commit_kv(NodeId node, std::int64_t n) {
   page.n_kv[i] = n;
 }
 
-void SequenceTree::evict_kv(NodeId node) {
+void SequenceTree::evict_kv(NodeId node, std::int64_t n_keep) {
   const auto [page, i] = at(*storage_, node);
-  if (page.n_slots[i] == 0 && page.n_kv[i] == 0) return;
-  keep_slots(*storage_, page, i, 0);
+  if (page.n_slots[i] <= n_keep && page.n_kv[i] <= n_keep) return;
+  keep_slots(*storage_, page, i, n_keep);
   ++storage_->epoch;
 }
 

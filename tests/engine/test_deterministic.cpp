@@ -1,9 +1,8 @@
 // Deterministic mode, bit for bit: the log-probabilities of a sample do not depend on its company, on how its path is
 // cut into nodes, on eviction, on threads or on order.
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstring>
+#include <doctest/doctest.h>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -36,7 +35,7 @@ struct Setting {
   std::int64_t n_company = 0;           // other samples beside it, of other prompts
   std::int64_t n_same = 1;              // samples of the watched prompt itself
   std::int64_t max_rows = 1024;
-  bool reverse = false;                 // the company goes first
+  bool reverse = false;  // the company goes first
 };
 
 std::vector<TokenId> prompt_of(std::uint64_t which, std::int64_t n, std::int64_t vocab) {
@@ -44,7 +43,9 @@ std::vector<TokenId> prompt_of(std::uint64_t which, std::int64_t n, std::int64_t
   for (std::size_t i = 0; i < t.size(); ++i) {
     // The first third is common to all prompts, so that prefixes are shared inside a run too.
     const std::uint64_t who = i < t.size() / 3 ? 0 : which;
-    t[i] = static_cast<TokenId>((i * 2654435761U + who * 40503U + (i * who) % 13) % static_cast<std::uint64_t>(vocab - 3)) + 3;
+    t[i] = static_cast<TokenId>((i * 2654435761U + who * 40503U + (i * who) % 13) %
+                                static_cast<std::uint64_t>(vocab - 3)) +
+           3;
   }
   return t;
 }
@@ -87,7 +88,8 @@ Bits watched(Models& models, const Setting& s, std::int64_t n_prompt, std::int64
   Node node = session.insert(std::span(tokens).first(static_cast<std::size_t>(s.cuts.empty() ? n_prompt : s.cuts[0])));
   for (std::size_t i = 0; i < s.cuts.size(); ++i) {
     const std::int64_t end = i + 1 < s.cuts.size() ? s.cuts[i + 1] : n_prompt;
-    node = session.extend(node, std::span(tokens).subspan(static_cast<std::size_t>(s.cuts[i]), static_cast<std::size_t>(end - s.cuts[i])));
+    node = session.extend(node, std::span(tokens).subspan(static_cast<std::size_t>(s.cuts[i]),
+                                                          static_cast<std::size_t>(end - s.cuts[i])));
   }
   o.n = s.n_same;
   auto job = session.start(session.sample(node, o));
@@ -103,7 +105,8 @@ Bits watched(Models& models, const Setting& s, std::int64_t n_prompt, std::int64
   return {thoughts[0].tokens, thoughts[0].logprobs, thoughts[0].top};
 }
 
-void check_all(const std::string& path, std::int64_t n_prompt, std::int64_t n_new, std::vector<std::int64_t> companies) {
+void check_all(const std::string& path, std::int64_t n_prompt, std::int64_t n_new,
+               std::vector<std::int64_t> companies) {
   Models models(path);
   for (const auto& [compute, kv_type] : {std::pair(Compute::f32, DType::f32), std::pair(Compute::bf16, DType::bf16)}) {
     Setting base{.compute = compute, .kv_type = kv_type};

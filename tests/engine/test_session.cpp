@@ -1,7 +1,6 @@
 // The session with a scripted model: verbs, stop strings, budgets, pools, errors, cancellation. No weights.
-#include <doctest/doctest.h>
-
 #include <cmath>
+#include <doctest/doctest.h>
 #include <limits>
 #include <memory>
 #include <set>
@@ -11,8 +10,8 @@
 #include "engine/scripted.hpp"
 
 using namespace banyan;
-using banyan::test::PieceTokenizer;
 using banyan::test::emit;
+using banyan::test::PieceTokenizer;
 
 namespace {
 
