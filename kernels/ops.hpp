@@ -39,21 +39,21 @@ struct KvView {
 };
 
 struct AttentionArgs {
-  const float* q = nullptr;         // [n_rows, n_heads_q, head_dim], rope applied
-  float* o = nullptr;               // [n_rows, n_heads_q, head_dim]; rows in no call get 0
-  float* lse = nullptr;             // [n_rows, n_heads_q] natural log; rows in no call get -inf; null: not wanted
+  const float* q = nullptr;  // [n_rows, n_heads_q, head_dim], rope applied
+  float* o = nullptr;        // [n_rows, n_heads_q, head_dim]; rows in no call get 0
+  float* lse = nullptr;      // [n_rows, n_heads_q] natural log; rows in no call get -inf; null: not wanted
   const std::int32_t* positions = nullptr;  // [n_rows] path positions
   std::int64_t n_rows = 0, n_heads_q = 0;
-  KvView kv;                        // n_heads_q % kv.n_heads_kv == 0; query head h reads KV head h / (n_heads_q / n_heads_kv)
+  KvView kv;  // n_heads_q % kv.n_heads_kv == 0; query head h reads KV head h / (n_heads_q / n_heads_kv)
   std::span<const SlotRun> runs;
   std::span<const AttentionCall> calls;  // per row in array order root -> leaf
   float scale = 1.0F;
 };
 
 struct BackendOptions {
-  int n_threads = 0;           // 0: all cores of the process's affinity mask
+  int n_threads = 0;  // 0: all cores of the process's affinity mask
   bool deterministic = false;
-  bool reference = false;      // plain versions of everything: the oracle of the fast ones
+  bool reference = false;  // plain versions of everything: the oracle of the fast ones
 };
 
 class Backend {
@@ -98,7 +98,8 @@ class Backend {
   // y [n_rows, dim] = silu(gate_up[:, :dim]) * gate_up[:, dim:],  gate_up [n_rows, 2 dim]
   virtual void silu_mul(const float* gate_up, float* y, std::int64_t n_rows, std::int64_t dim) = 0;
   // dst [n, dim] = the rows of src named by index [n]
-  virtual void gather_rows(const float* src, const std::int32_t* index, float* dst, std::int64_t n, std::int64_t dim) = 0;
+  virtual void gather_rows(const float* src, const std::int32_t* index, float* dst, std::int64_t n,
+                           std::int64_t dim) = 0;
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options = {});

@@ -41,12 +41,12 @@ class Model {
 
   virtual const ModelConfig& config() const = 0;
   virtual const LoadOptions& options() const = 0;
-  virtual Compute compute() const = 0;                  // f32 or bf16: what `automatic` became
+  virtual Compute compute() const = 0;                             // f32 or bf16: what `automatic` became
   virtual std::shared_ptr<const Tokenizer> tokenizer() const = 0;  // null when the file holds none
   virtual const std::vector<TokenId>& eos_ids() const = 0;         // union over all the files
-  virtual std::int64_t weight_bytes() const = 0;        // in the form computed with
-  virtual double flops_per_row() const = 0;             // matrix products of one row, head not included
-  virtual std::string describe() const = 0;             // several lines, for `inspect`
+  virtual std::int64_t weight_bytes() const = 0;                   // in the form computed with
+  virtual double flops_per_row() const = 0;                        // matrix products of one row, head not included
+  virtual std::string describe() const = 0;                        // several lines, for `inspect`
 };
 
 // Tokenizer alone, from a directory, a tokenizer file or a .gguf (vocabulary-only files too).

@@ -80,7 +80,7 @@ struct SampleOptions {
   std::optional<std::uint64_t> first_sample = {};
   std::int64_t n_logprobs = 0;  // likeliest tokens to report for each position; -1: not even the chosen one's
   LogitHook hook = {};          // may be empty
-  bool keep_nodes = true;               // false: the node is freed as soon as its sample is done; Thought::node is empty
+  bool keep_nodes = true;       // false: the node is freed as soon as its sample is done; Thought::node is empty
   std::int32_t priority = 0;    // higher goes first
   // Called with each piece of finished, valid UTF-8 text that can no longer be part of a stop string.
   std::function<void(std::size_t node_index, std::uint64_t sample, std::string_view text)> on_text = {};

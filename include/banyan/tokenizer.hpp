@@ -1,8 +1,8 @@
 // Text <-> token ids. Layer 1: knows no model, no tree.
 //
-// A Tokenizer is immutable and safe to share between threads. decode(encode(x)) == x for byte-complete vocabularies and any
-// bytes x, special tokens not parsed; but qwen2 reads texts in NFC, as its publisher does, and sentencepiece reads U+2581
-// back as a space. A byte that a vocabulary lacks is its unknown token, or Error{bad_input} where it has none.
+// A Tokenizer is immutable and safe to share between threads. decode(encode(x)) == x for byte-complete vocabularies and
+// any bytes x, special tokens not parsed; but qwen2 reads texts in NFC, as its publisher does, and sentencepiece reads
+// U+2581 back as a space. A byte that a vocabulary lacks is its unknown token, or Error{bad_input} where it has none.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +27,17 @@ enum class TokenKind : std::uint8_t { normal, unknown, control, user_defined, un
 // Everything a vocabulary file says, whatever the file: what tokenizer.json and GGUF metadata both reduce to.
 struct TokenizerSpec {
   enum class Model : std::uint8_t { bpe, spm } model = Model::bpe;
-  std::string pre;                   // bpe: name of the pre-tokenizer ("gpt-2", "smollm", …)
-  std::vector<std::string> pieces;   // [vocab_size]; bpe: in the printable byte alphabet of GPT-2; spm: with U+2581
-  std::vector<float> scores;         // [vocab_size], spm only
-  std::vector<TokenKind> kinds;      // [vocab_size]
-  std::vector<std::string> merges;   // bpe: "left right", best first
+  std::string pre;                  // bpe: name of the pre-tokenizer ("gpt-2", "smollm", …)
+  std::vector<std::string> pieces;  // [vocab_size]; bpe: in the printable byte alphabet of GPT-2; spm: with U+2581
+  std::vector<float> scores;        // [vocab_size], spm only
+  std::vector<TokenKind> kinds;     // [vocab_size]
+  std::vector<std::string> merges;  // bpe: "left right", best first
   TokenId bos = kNoToken, unk = kNoToken;
-  std::vector<TokenId> eos;          // every end-of-text id the file names
+  std::vector<TokenId> eos;  // every end-of-text id the file names
   bool add_bos = false;
-  bool add_space_prefix = true;      // spm
-  std::string chat_template;         // as found, may be empty
-  std::string where;                 // the file, for messages
+  bool add_space_prefix = true;  // spm
+  std::string chat_template;     // as found, may be empty
+  std::string where;             // the file, for messages
 };
 
 class Tokenizer {
@@ -47,8 +47,8 @@ class Tokenizer {
   virtual std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
 
   // The bytes a token stands for (not always valid UTF-8 by itself). `first`: the token opens a text, so spm drops the
-  // space that its prefix rule put in front. Control tokens give "" unless `with_special`; the unknown token gives U+FFFD.
-  // Throws Error{bad_input} for an id outside the vocabulary.
+  // space that its prefix rule put in front. Control tokens give "" unless `with_special`; the unknown token gives
+  // U+FFFD. Throws Error{bad_input} for an id outside the vocabulary.
   virtual std::string token_bytes(TokenId id, bool first, bool with_special = false) const = 0;
 
   // Bytes of a run of tokens. `first` as above: false for the text of a child node.

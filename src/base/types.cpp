@@ -14,8 +14,9 @@ struct DTypeInfo {
 };
 // q8_0: f16 scale + 32 int8. q4_0: f16 scale + 16 bytes. q4_1: f16 scale, f16 minimum + 16 bytes.
 constexpr std::array kDTypes{
-    DTypeInfo{DType::f32, "f32", 1, 4},      DTypeInfo{DType::f16, "f16", 1, 2},    DTypeInfo{DType::bf16, "bf16", 1, 2},
-    DTypeInfo{DType::q8_0, "q8_0", 32, 34}, DTypeInfo{DType::q4_0, "q4_0", 32, 18}, DTypeInfo{DType::q4_1, "q4_1", 32, 20},
+    DTypeInfo{DType::f32, "f32", 1, 4},     DTypeInfo{DType::f16, "f16", 1, 2},
+    DTypeInfo{DType::bf16, "bf16", 1, 2},   DTypeInfo{DType::q8_0, "q8_0", 32, 34},
+    DTypeInfo{DType::q4_0, "q4_0", 32, 18}, DTypeInfo{DType::q4_1, "q4_1", 32, 20},
 };
 
 const DTypeInfo& info(DType type) { return kDTypes[static_cast<std::size_t>(type)]; }

@@ -1,7 +1,6 @@
-#include <doctest/doctest.h>
-
 #include <array>
 #include <cstring>
+#include <doctest/doctest.h>
 #include <random>
 #include <vector>
 

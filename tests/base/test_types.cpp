@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-
 #include <limits>
 
 #include "banyan/types.hpp"
