@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "banyan/read_file.hpp"
 #include "banyan/tokenizer.hpp"
 #include "tokens/json_file.hpp"
 #include "tokens/pre_tokenizer.hpp"
@@ -45,7 +46,7 @@ std::string type_of(const json& part) { return string_or(member(part, "type")); 
 // A file of the directory; null where there is none.
 json read_optional(const fs::path& path) {
   if (!fs::exists(path)) return nullptr;
-  return parse_json(read_text_file(path.string()), path.string());
+  return parse_json(read_file(path.string()), path.string());
 }
 
 void put_piece(TokenizerSpec& spec, const json& id, std::string piece, TokenKind kind) {
@@ -245,7 +246,7 @@ void read_added_tokens(TokenizerSpec& spec, const json& tokenizer_json, const js
 
 std::string read_chat_template(const fs::path& dir, const json& config) {
   // A file of its own is the newer way and goes before the entry.
-  if (const fs::path path = dir / "chat_template.jinja"; fs::exists(path)) return read_text_file(path.string());
+  if (const fs::path path = dir / "chat_template.jinja"; fs::exists(path)) return read_file(path.string());
   const json& value = member(config, "chat_template");
   if (!value.is_array()) return string_or(value);
   for (const json& entry : value) {

@@ -2,13 +2,9 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 
 namespace banyan {
-
-// The whole file. Throws Error{bad_file} naming it.
-std::string read_text_file(const std::string& path);
 
 // Parses untrusted JSON: deeper than kMaxJsonDepth, or malformed, is Error{bad_file} naming `where`.
 constexpr int kMaxJsonDepth = 64;
