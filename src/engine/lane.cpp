@@ -144,8 +144,13 @@ bool Lane::admit_one(Item& item, std::int64_t& promised) {
     stats.n_prefill_saved += base;  // what is computed is taken off again when it is
     if (item.kind == Item::Kind::sample) {
       item.leaf = node(tree.fork(item.base.id()));
-      // As much as is likely to be wanted: growing beyond it costs one allocation.
-      tree.reserve(item.leaf.id(), std::min<std::int64_t>(positions_needed(item) - base, 4096));
+      // As much as is likely to be wanted, so that steps allocate nothing; growing beyond it costs one allocation.
+      const std::int64_t n_expected = std::min<std::int64_t>(positions_needed(item) - base, 4096);
+      tree.reserve(item.leaf.id(), n_expected);
+      Thought& thought = item.wish->thoughts[item.result];
+      thought.tokens.reserve(static_cast<std::size_t>(n_expected));
+      if (item.wish->sample.n_logprobs >= 0) thought.logprobs.reserve(static_cast<std::size_t>(n_expected));
+      item.text.reserve(n_expected);
       const auto& sampler = item.wish->sample.sampler;
       if (sampler.repetition_penalty != 1.0) tree.path_tokens(item.base.id(), item.prompt);
     } else if (item.kind == Item::Kind::score) {
