@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "banyan/runner.hpp"
+#include "base/team.hpp"
 
 namespace banyan::detail {
 
@@ -25,7 +26,8 @@ class Answerer {
                   StepAnswer& answer) const;
 
   std::int64_t vocab_size_;
-  std::vector<Sampler> samplers_;
+  Team team_;
+  std::vector<Sampler> samplers_;           // [team_.n_threads()]
   std::vector<std::vector<float>> hooked_;  // of query i, empty without a hook
 };
 
