@@ -6,7 +6,7 @@
 #include <sentencepiece_processor.h>
 #include <utility>
 
-#include "tokens/json_file.hpp"
+#include "base/json.hpp"
 #include "tokens/sentencepiece_proto.hpp"
 #include "tokens/utf8.hpp"
 #include "tokens/vocab_tokenizer.hpp"
