@@ -15,7 +15,7 @@ class Answerer {
  public:
   Answerer(std::int64_t vocab_size, int n_threads);
 
-  // logits: [n_logit_rows, vocab_size]. `row_name[i]` of the message is the row of the plan: plan.logit_rows.
+  // logits: [plan.logit_rows.size(), vocab_size]; answers: [queries.size()]. Errors name the row of the plan.
   void answer(const SequenceTree& tree, const Plan& plan, std::span<const float> logits,
               std::span<const StepQuery> queries, std::span<StepAnswer> answers);
 
