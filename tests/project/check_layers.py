@@ -35,7 +35,7 @@ EXTERNAL = {
     "boost": ["include/banyan/graph.hpp", "src/", "examples/", "bench/"],
     "fmt": ["src/", "kernels/", "search/", "bench/"],
     "nlohmann": ["src/", "search/", "bench/"],
-    "CLI": ["src/cli/"],
+    "CLI": ["src/cli/", "bench/"],
     "spdlog": ["src/cli/"],
     "cuda": ["kernels/cuda/"],
     "cublas": ["kernels/cuda/"],
