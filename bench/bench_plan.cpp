@@ -2,12 +2,14 @@
 // leaf alone, is one token longer. The tree exists already and has grown outside the clock. Medians, the 90th
 // percentile in brackets; heap allocations are those of all measured calls together, after warm-up.
 //
-//   bench_plan FILE [TREE]      FILE: trees.json or ragged.json
+//   bench_plan FILE [TREE] [--out NAME.json]      FILE: trees.json or ragged.json
 //
 // "same runs" are steps whose new slots go on where each leaf's run ends; in a "new runs" step some leaf begins another
 // block of slots, which the pool put elsewhere, and update() builds.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "banyan/tree_file.hpp"
+#include "result_file.hpp"
 
 namespace {
 
@@ -55,7 +58,7 @@ class Timing {
     n_allocations_ += n;
   }
   double at(double share) const {
-    if (us_.empty()) return 0;
+    if (us_.empty()) return std::nan("");  // null in the file
     std::vector<double> sorted = us_;
     std::sort(sorted.begin(), sorted.end());
     return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
@@ -114,7 +117,7 @@ struct GrowingTree {
   std::vector<StepSpan> spans;
 };
 
-void run(const BenchTree& from, bool deterministic) {
+void run(const BenchTree& from, bool deterministic, bench::ResultFile& file) {
   GrowingTree growing(from, 2 * (kWarm + kRounds) + 1);
   Planner planner({.deterministic = deterministic});
   Plan plan;
@@ -144,22 +147,38 @@ void run(const BenchTree& from, bool deterministic) {
       "%-72s %5lld %5lld %5zu %s %s %s %s %lld\n", (from.name + (deterministic ? " (deterministic)" : "")).c_str(),
       static_cast<long long>(growing.tree.n_nodes()), static_cast<long long>(n_rows), n_calls, build.text().c_str(),
       same_runs.text().c_str(), new_runs.text().c_str(), one_leaf.text().c_str(), static_cast<long long>(n_heap));
+  file.add_row({{"tree", from.name},
+                {"deterministic", deterministic},
+                {"n_nodes", growing.tree.n_nodes()},
+                {"n_rows", n_rows},
+                {"n_calls", n_calls},
+                {"build_us", build.at(0.5)},
+                {"build_p90_us", build.at(0.9)},
+                {"update_us", same_runs.at(0.5)},
+                {"update_p90_us", same_runs.at(0.9)},
+                {"update_new_runs_us", new_runs.at(0.5)},
+                {"update_one_leaf_us", one_leaf.at(0.5)},
+                {"n_allocations", n_heap}});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: bench_plan FILE [TREE]\n");
-    return 2;
-  }
+  CLI::App app("How long planning takes");
+  std::string path, tree, out;
+  app.add_option("file", path, "Trees: trees.json or ragged.json")->required();
+  app.add_option("tree", tree, "Only the tree of this name");
+  app.add_option("--out", out, "Result file, NAME.json");
+  CLI11_PARSE(app, argc, argv);
+  bench::ResultFile file("plan", argc, argv);
   std::printf("%-72s %5s %5s %5s %18s %18s %18s %18s %s\n", "tree; times in us", "nodes", "rows", "calls", "build",
               "update, same runs", "update, new runs", "update, one leaf", "allocations");
-  const std::vector<std::string> names = argc == 3 ? std::vector<std::string>{argv[2]} : bench_tree_names(argv[1]);
+  const std::vector<std::string> names = tree.empty() ? bench_tree_names(path) : std::vector<std::string>{tree};
   for (const std::string& name : names) {
-    const BenchTree tree = load_bench_tree(argv[1], name);
-    for (const bool deterministic : {false, true}) run(tree, deterministic);
+    const BenchTree from = load_bench_tree(path, name);
+    for (const bool deterministic : {false, true}) run(from, deterministic, file);
   }
+  if (!out.empty()) file.write(out);
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "bench_plan: %s\n", e.what());
