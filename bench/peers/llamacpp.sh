@@ -27,8 +27,7 @@ mkdir -p "$peers" "$(dirname "$out")"
 if [[ ! -x $bin/llama-batched-bench || ! -x $bin/llama-quantize ]]; then
   source=$peers/llama_cpp_python-$VERSION
   if [[ ! -d $source ]]; then
-    python3 -m pip download -q --no-binary :all: --no-deps --no-build-isolation -d "$peers" "llama-cpp-python==$VERSION" ||
-      python3 -m pip download -q --no-binary :all: --no-deps -d "$peers" "llama-cpp-python==$VERSION"
+    python3 -m pip download -q --no-deps --no-binary llama-cpp-python -d "$peers" "llama-cpp-python==$VERSION" >&2
     tar -xzf "$source.tar.gz" -C "$peers"
   fi
   cmake -S "$source/vendor/llama.cpp" -B "$peers/llamacpp" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
