@@ -59,7 +59,7 @@ struct BackendOptions {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string describe() const = 0;  // "cpu avx512-bf16, oneDNN 2.6.3, 2 threads"
+  virtual std::string describe() const = 0;  // "cpu avx512-bf16, 2 threads"
 
   virtual void* allocate(std::int64_t bytes) = 0;  // 64-byte aligned; throws Error{out_of_memory} with sizes
   virtual void release(void* p) noexcept = 0;
@@ -103,6 +103,9 @@ class Backend {
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options = {});
+
+// Whether this CPU has instructions for products of bf16; without them f32 is faster.
+bool cpu_multiplies_bf16();
 
 // What each operation moves and computes, for floors and roofs. One layer's attention is in plan's cost().
 inline double matmul_flops(std::int64_t n_rows, std::int64_t n_out, std::int64_t n_in) {

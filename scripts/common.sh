@@ -16,8 +16,8 @@ readonly PACKAGES=(
   # tools
   g++ cmake ninja-build pkg-config git python3 ca-certificates
   # libraries that the build looks for
-  libeigen3-dev libboost-graph-dev libdnnl-dev libfmt-dev libpcre2-dev librandom123-dev libsentencepiece-dev
-  libspdlog-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev zlib1g-dev doctest-dev
+  libboost-graph-dev libfmt-dev libpcre2-dev librandom123-dev libsentencepiece-dev libspdlog-dev libutf8proc-dev
+  nlohmann-json3-dev libcli11-dev zlib1g-dev doctest-dev
   # what a program sampled for a coding problem runs in
   bubblewrap
 )

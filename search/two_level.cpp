@@ -26,20 +26,33 @@ Task<TwoLevelResult> two_level(Session& session, std::vector<TwoLevelProblem> pr
   std::vector<std::size_t> problem_of;  // of each draw
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const TwoLevelProblem& problem = problems[p];
-    const Node node = result.root ? session.extend(result.root, problem.text, options.parse_special)
-                                  : session.insert(problem.text, {}, options.parse_special);
+    const auto done = [&result, &options, p](std::size_t, const Thought& thought) {
+      ++result.n_samples;
+      result.n_failed += thought.error ? 1 : 0;
+      if (options.on_sample) options.on_sample(p, thought);
+    };
+    Node node;
+    try {
+      node = result.root ? session.extend(result.root, problem.text, options.parse_special)
+                         : session.insert(problem.text, {}, options.parse_special);
+    } catch (const Error& e) {  // the text has no tokens: this problem's samples fail, the others go on
+      for (const std::uint64_t sample : problem.samples) {
+        Thought failed;
+        failed.sample = sample;
+        failed.finish = FinishReason::error;
+        failed.error = e;
+        done(0, failed);
+      }
+    }
     if (options.keep_nodes) result.problems.push_back(node);
+    if (!node) continue;
     for (const auto& [first, n] : runs_of(problem.samples)) {
       SampleOptions sample = options.sample;
       sample.n = n;
       sample.first_sample = first;
       sample.stream = hash_stream(problem.id);
       sample.keep_nodes = options.keep_nodes;
-      sample.on_done = [&result, &options, p](std::size_t, const Thought& thought) {
-        ++result.n_samples;
-        result.n_failed += thought.error ? 1 : 0;
-        if (options.on_sample) options.on_sample(p, thought);
-      };
+      sample.on_done = done;
       draws.push_back(session.sample(node, std::move(sample)));
       problem_of.push_back(p);
     }

@@ -29,7 +29,7 @@ enum class Compute : std::uint8_t { automatic, f32, bf16 };
 struct LoadOptions {
   Compute compute = Compute::automatic;
   int n_threads = 0;           // 0: all cores
-  bool deterministic = false;  // DESIGN: bits of a row's logits depend on its own path alone
+  bool deterministic = false;  // bits of a row's logits depend on its own path alone (docs/design.md)
   bool reference = false;      // plain kernels (tests)
 };
 
@@ -50,6 +50,6 @@ class Model {
 };
 
 // Tokenizer alone, from a directory, a tokenizer file or a .gguf (vocabulary-only files too).
-std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path);
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path);  // throws Error{bad_file | unsupported}
 
 }  // namespace banyan

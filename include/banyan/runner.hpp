@@ -71,7 +71,7 @@ struct RunnerOptions {
   std::int64_t n_kv_slots = 0;  // tokens that the pool holds; > 0
   bool skip_attention = false;  // benches only: wrong results, for the "no attention" ceiling
 };
-// A checkpoint. Throws Error{out_of_memory} with sizes.
+// A checkpoint. Throws Error{out_of_memory} with sizes, Error{usage | unsupported} for options out of range.
 std::unique_ptr<StepRunner> make_runner(std::shared_ptr<const Model> model, const RunnerOptions& options);
 // KV bytes of one token: 2 * n_layers * n_heads_kv * head_dim * bytes of kv_type.
 std::int64_t kv_bytes_per_token(const ModelConfig& config, DType kv_type);

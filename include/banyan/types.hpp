@@ -18,7 +18,7 @@ enum class DType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1 };
 
 std::string_view to_string(DType type);                // "f32", "bf16", "q4_1" …
 DType dtype_from_string(std::string_view name);        // throws Error{usage} that lists the known names
-std::int64_t dtype_bytes(DType type, std::int64_t n);  // bytes of n elements; n must be whole blocks for q-types
+std::int64_t dtype_bytes(DType type, std::int64_t n);  // of n elements; Error{bad_file} for parts of a block
 
 // bfloat16 and IEEE half as raw bits, so that no compiler or device header is needed here.
 struct bf16 {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/team.hpp"
 #include "kernels/cpu/attention_units.hpp"
 #include "kernels/cpu/memory.hpp"
 #include "kernels/cpu/packed_matrix.hpp"
-#include "kernels/cpu/team.hpp"
 
 namespace banyan::kernels {
 namespace {
@@ -29,7 +29,7 @@ std::int64_t share(std::int64_t total, std::int64_t i, std::int64_t n) { return 
 
 class FastBackend final : public Backend {
  public:
-  FastBackend(const IsaOps& isa, int n_threads) : isa_(isa), team_(n_threads > 0 ? n_threads : available_cpus()) {}
+  FastBackend(const IsaOps& isa, int n_threads) : isa_(isa), team_(n_threads) {}
 
   std::string describe() const override {
     const int n = team_.n_threads();

@@ -1,4 +1,4 @@
-// The fast CPU backend: the kernels of one instruction set (isa.hpp) over a team of threads (team.hpp).
+// The fast CPU backend: the kernels of one instruction set (isa.hpp) over a team of threads (base/team.hpp).
 //
 // It is deterministic always: products, norms and attention give a row the same bits whatever its company and the
 // number of threads, because work is only ever cut between elements, never inside one. Hence `deterministic` changes

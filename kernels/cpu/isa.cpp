@@ -4,6 +4,8 @@
 #include <cpuid.h>
 #endif
 
+#include "kernels/ops.hpp"
+
 namespace banyan::kernels {
 
 extern const IsaOps kIsaPortable;
@@ -26,13 +28,23 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+
 }  // namespace
 #endif
+
+bool cpu_multiplies_bf16() {
+#if defined(__x86_64__)
+  return has_avx512_bf16();
+#else
+  return false;
+#endif
+}
 
 std::vector<const IsaOps*> supported_isas() {
   std::vector<const IsaOps*> isas;
 #if defined(__x86_64__)
-  if (has_avx512() && __builtin_cpu_supports("avx512bf16")) isas.push_back(&kIsaAvx512Bf16);
+  if (has_avx512_bf16()) isas.push_back(&kIsaAvx512Bf16);
   if (has_avx512()) isas.push_back(&kIsaAvx512);
   if (has_avx2()) isas.push_back(&kIsaAvx2);
 #endif

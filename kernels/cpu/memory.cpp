@@ -1,9 +1,7 @@
 #include "kernels/cpu/memory.hpp"
 
 #include <cstdlib>
-#include <sched.h>
 #include <string>
-#include <thread>
 #include <unistd.h>
 
 #include "banyan/error.hpp"
@@ -38,13 +36,6 @@ void* Scratch::reserve_bytes(std::int64_t bytes) {
     bytes_ = bytes;
   }
   return data_;
-}
-
-int available_cpus() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  const unsigned n = std::thread::hardware_concurrency();  // more CPUs than a cpu_set_t holds
-  return n == 0 ? 1 : static_cast<int>(n);
 }
 
 }  // namespace banyan::kernels

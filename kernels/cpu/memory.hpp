@@ -37,7 +37,4 @@ class Scratch {
   std::int64_t bytes_ = 0;
 };
 
-// CPUs that this process may run on.
-int available_cpus();
-
 }  // namespace banyan::kernels

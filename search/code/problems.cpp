@@ -4,11 +4,11 @@
 #include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <zlib.h>
 
+#include "banyan/read_file.hpp"
 #include "banyan/tokenizer.hpp"
 #include "json_text.hpp"
 
@@ -40,10 +40,9 @@ std::string read_maybe_gzipped(const std::string& path) {
   return content;
 }
 
-std::optional<std::string> read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string((std::istreambuf_iterator<char>(file)), {});
+std::optional<std::string> read_if_there(const fs::path& path) {
+  if (!fs::exists(path)) return std::nullopt;
+  return read_file(path.string());
 }
 
 const JsonText& string_member(const JsonText& object, const char* key, const std::string& where) {
@@ -103,7 +102,7 @@ std::vector<std::size_t> find_public_tests(const CodeProblem& problem) {
 // input_output.json; without the file the problem has no tests.
 void read_tests(const fs::path& folder, bool with_tests, CodeProblem& problem) {
   const std::string where = (folder / "input_output.json").string();
-  const auto content = read_file(where);
+  const auto content = read_if_there(where);
   if (!content || trimmed(*content).empty()) return;
   const JsonText object = parse_json(*content, where);
   if (!object.is(Kind::object)) throw Error(ErrorCode::bad_file, where, "is not a JSON object");
@@ -131,7 +130,7 @@ void read_tests(const fs::path& folder, bool with_tests, CodeProblem& problem) {
 
 void read_metadata(const fs::path& folder, CodeProblem& problem) {
   const std::string where = (folder / "metadata.json").string();
-  const auto content = read_file(where);
+  const auto content = read_if_there(where);
   if (!content) return;
   const JsonText object = parse_json(*content, where);
   if (const JsonText* value = object.find("difficulty"); value && !value->is(Kind::null))
@@ -148,7 +147,7 @@ void read_metadata(const fs::path& folder, CodeProblem& problem) {
 
 void read_solutions(const fs::path& folder, CodeProblem& problem) {
   const std::string where = (folder / "solutions.json").string();
-  const auto content = read_file(where);
+  const auto content = read_if_there(where);
   if (!content || trimmed(*content).empty()) return;
   const JsonText list = parse_json(*content, where);
   for (const JsonText& solution : list.items) {
@@ -162,12 +161,12 @@ CodeProblem read_apps_problem(const fs::path& folder, const LoadOptions& options
   CodeProblem problem;
   problem.where = folder.string();
   problem.task_id = folder.filename().string();
-  const auto question = read_file(folder / "question.txt");
+  const auto question = read_if_there(folder / "question.txt");
   if (!question) throw Error(ErrorCode::bad_file, problem.where, "\"question.txt\" is missing or cannot be read");
   problem.question = sanitize_utf8(with_unix_lines(*question));
   if (trimmed(problem.question).empty())
     throw Error(ErrorCode::bad_file, (folder / "question.txt").string(), "is empty");
-  problem.starter_code = sanitize_utf8(with_unix_lines(read_file(folder / "starter_code.py").value_or("")));
+  problem.starter_code = sanitize_utf8(with_unix_lines(read_if_there(folder / "starter_code.py").value_or("")));
   read_metadata(folder, problem);
   read_tests(folder, options.with_tests, problem);
   if (options.with_solutions) read_solutions(folder, problem);

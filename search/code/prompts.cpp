@@ -1,9 +1,9 @@
 #include "banyan/code/prompts.hpp"
 
 #include <fmt/format.h>
-#include <fstream>
 
 #include "banyan/error.hpp"
+#include "banyan/read_file.hpp"
 #include "banyan/tokenizer.hpp"
 #include "json_text.hpp"
 
@@ -92,10 +92,7 @@ PromptStyle prompt_style(const std::string& name) {
 }
 
 std::vector<FewShot> load_few_shot(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::bad_file, path, "cannot be opened");
-  const std::string content((std::istreambuf_iterator<char>(file)), {});
-  const JsonText root = parse_json(content, path);
+  const JsonText root = parse_json(read_file(path), path);
   std::vector<FewShot> examples;
   if (root.is(Kind::array)) {
     for (std::size_t i = 0; i < root.items.size(); ++i)

@@ -7,14 +7,15 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "banyan/read_file.hpp"
 #include "banyan/tokenizer.hpp"
 #include "json_text.hpp"
 
@@ -28,17 +29,11 @@ Error file_error(const std::string& path, const char* what) {
   return Error(ErrorCode::bad_file, path, fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
-std::string read_whole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw file_error(path, "cannot be opened");
-  return std::string((std::istreambuf_iterator<char>(file)), {});
-}
-
 void write_all(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw file_error(path, "cannot be written");
+    if (n < 0) throw Error(ErrorCode::device, path, fmt::format("cannot be written: {}", std::strerror(errno)));
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
 }
@@ -180,7 +175,7 @@ JsonLinesWriter::JsonLinesWriter(const std::string& path, bool resume) : file_(s
   if (file_->fd < 0) throw file_error(path, "cannot be opened for writing");
   if (!resume) return;
   bool add_end = false;
-  file_->length = static_cast<off_t>(whole_length(read_whole(path), add_end));
+  file_->length = static_cast<off_t>(whole_length(read_file(path), add_end));
   if (ftruncate(file_->fd, file_->length) != 0 || lseek(file_->fd, file_->length, SEEK_SET) < 0)
     throw file_error(path, "its torn last line cannot be cut off");
   if (add_end) {
@@ -208,7 +203,7 @@ SampleFile read_samples(const std::string& path) {
   SampleFile file;
   std::set<SampleKey> seen;
   for_each_sample(
-      read_whole(path), path,
+      read_file(path), path,
       [&](SampleRecord& record, std::string_view, std::int64_t number) {
         if (seen.insert(record.key()).second)
           file.samples.push_back(std::move(record));
@@ -223,9 +218,8 @@ SampleFile read_samples(const std::string& path) {
 
 std::set<SampleKey> done_samples(const std::string& path) {
   std::set<SampleKey> done;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return done;
-  const std::string content((std::istreambuf_iterator<char>(file)), {});
+  if (!std::filesystem::exists(path)) return done;
+  const std::string content = read_file(path);
   bool add_end = false;
   const std::string_view whole = std::string_view(content).substr(0, whole_length(content, add_end));
   for_each_sample(
@@ -243,7 +237,7 @@ MergeReport merge_samples(const std::vector<std::string>& inputs, const std::str
   std::string merged;
   for (const std::string& path : inputs) {
     for_each_sample(
-        read_whole(path), path,
+        read_file(path), path,
         [&](SampleRecord& record, std::string_view line, std::int64_t number) {
           const std::string where = fmt::format("{}:{}", path, number);
           const auto [entry, is_new] = seen.try_emplace(record.key(), Origin{record.completion, where});
@@ -270,7 +264,8 @@ void write_file_atomically(const std::string& path, std::string_view content) {
   if (fd < 0) throw file_error(beside, "cannot be opened for writing");
   try {
     write_all(fd, content, beside);
-    if (fsync(fd) != 0) throw file_error(beside, "cannot be written");
+    if (fsync(fd) != 0)
+      throw Error(ErrorCode::device, beside, fmt::format("cannot be written: {}", std::strerror(errno)));
   } catch (const Error&) {
     close(fd);
     unlink(beside.c_str());

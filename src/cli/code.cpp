@@ -12,6 +12,7 @@
 #include "banyan/code/prompts.hpp"
 #include "banyan/code/samples.hpp"
 #include "banyan/code/score.hpp"
+#include "banyan/read_file.hpp"
 #include "banyan/search/two_level.hpp"
 #include "banyan/tree_view.hpp"
 #include "cli/common.hpp"
@@ -27,11 +28,6 @@ std::string beside(const std::string& path, const char* what) {
   return std::filesystem::path(path).replace_extension(std::string(".") + what + ".json").string();
 }
 
-void make_parent(const std::string& path) {
-  const auto parent = std::filesystem::path(path).parent_path();
-  if (!parent.empty()) std::filesystem::create_directories(parent);
-}
-
 struct ProblemFlags {
   std::string path, difficulty;
   std::int64_t limit = -1;
@@ -39,8 +35,7 @@ struct ProblemFlags {
   void add(CLI::App& app) {
     app.add_option("--problems", path, "APPS directory, or HumanEval JSON Lines (plain or .gz)")->required();
     app.add_option("--difficulty", difficulty, "Only problems of this difficulty");
-    app.add_option("--limit", limit, "Only the first so many problems")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+    app.add_option("--limit", limit, "Only the first so many problems")->transform(whole_number(1));
   }
   code::ProblemSet load(bool with_tests) const {
     auto set = code::load_problems(path, {.difficulty = difficulty, .limit = limit, .with_tests = with_tests});
@@ -66,6 +61,7 @@ struct CodeSample {
   Clock::time_point begin;
 
   int run();
+  void take_recorded_seed();
   void keep_shard();
   search::TwoLevelOptions make_options(const Model& loaded, code::JsonLinesWriter& writer);
   std::vector<search::TwoLevelProblem> make_problems(const Model& loaded, std::string& root, std::int64_t& n_total);
@@ -73,6 +69,16 @@ struct CodeSample {
   void show_progress(const LaneStats& stats, std::int64_t n_total) const;
   void write_run_file(const LaneStats& stats, double load_s) const;
 };
+
+// A run that drew its seed goes on with that seed, so that --resume draws what the run would have drawn.
+void CodeSample::take_recorded_seed() {
+  if (!resume || sample.seed != -1 || !std::filesystem::exists(out)) return;
+  for (const auto& record : code::read_samples(out).samples) {
+    if (!record.seed || *record.seed > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) continue;
+    sample.seed = static_cast<std::int64_t>(*record.seed);
+    return log(fmt::format("seed {}, as in {}", sample.seed, out));
+  }
+}
 
 // Keeps every n-th problem, from the i-th on, of "i/n".
 void CodeSample::keep_shard() {
@@ -141,6 +147,7 @@ void CodeSample::show_progress(const LaneStats& s, std::int64_t n_total) const {
 
 // What the run took, beside the samples, for the evaluation's summary; a resumed run adds to what stands there.
 void CodeSample::write_run_file(const LaneStats& s, double load_s) const {
+  if (!std::filesystem::is_regular_file(out)) return;
   const std::string path = beside(out, "run");
   nlohmann::ordered_json now{{"n_generated", s.n_generated},
                              {"n_prefill_computed", s.n_prefill_computed},
@@ -183,6 +190,9 @@ search::TwoLevelOptions CodeSample::make_options(const Model& loaded, code::Json
 }
 
 int CodeSample::run() {
+  catch_interrupts();
+  check_tree_path(tree);
+  take_recorded_seed();
   options = sample.options();
   code::extract_mode(extract);
   set = problems.load(/*with_tests=*/false);
@@ -264,9 +274,11 @@ void CodeEval::print(const std::vector<code::ScoreGroup>& groups) const {
 }
 
 int CodeEval::run() {
+  catch_interrupts();
   const auto set = problems.load(/*with_tests=*/true);
   auto file = code::read_samples(samples);
   for (const Error& e : file.errors) log(fmt::format("left out: {}", e.what()));
+  if (file.samples.empty()) throw Error(ErrorCode::bad_file, samples, "holds no sample");
   const code::Sandbox sandbox;
   log(sandbox.description());
   code::EvalOptions options;
@@ -302,7 +314,8 @@ int CodeEval::run() {
           r.value("attention_bytes_shared", 0.0), r.value("attention_bytes_unshared", 0.0));
     }
   }
-  if (!out.empty()) code::write_file_atomically(beside(out, "summary"), summary.dump(1) + "\n");
+  if (std::filesystem::is_regular_file(out))
+    code::write_file_atomically(beside(out, "summary"), summary.dump(1) + "\n");
   if (!report.complete) return kInterrupted;
   return file.errors.empty() && report.errors.empty() && set.errors.empty() ? kDone : kFailedItems;
 }
@@ -340,18 +353,18 @@ Command add_code_eval(CLI::App& app) {
   c->problems.add(app);
   app.add_option("-k", c->ks, "Report pass@k for these k")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(1))
       ->capture_default_str();
   app.add_option("--n-at-k", c->ns, "Report n@k for these n: hand in n programs picked by public tests and outputs")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(1));
   app.add_option("--out", c->out, "Results, JSON Lines; the summary goes beside it");
   app.add_option("--workers", c->n_workers, "Programs run at the same time; 0: as many as processors")
-      ->check(CLI::Range(0, 4096));
+      ->transform(whole_number(0, 4096));
   app.add_option("--time-limit", c->time_ms, "Of one test, ms; 0: as published (3000 HumanEval, 4000 APPS)")
-      ->check(CLI::Range(0, 3600000));
+      ->transform(whole_number(0, 3600000));
   app.add_option("--memory-limit", c->memory_mb, "Of a program, MiB")
-      ->check(CLI::Range(16, 1 << 20))
+      ->transform(whole_number(16, 1 << 20))
       ->capture_default_str();
   app.add_flag("--resume", c->resume, "Go on with what is in --out");
   app.footer("Example:\n  banyan code eval samples.jsonl --problems examples/apps -k 1,8,64 --out results.jsonl");
@@ -365,6 +378,7 @@ Command add_code_merge(CLI::App& app) {
   app.add_option("--out", *out, "The joined file")->required();
   app.footer("Example:\n  banyan code merge shard1.jsonl shard2.jsonl --out samples.jsonl");
   return [inputs, out] {
+    make_parent(*out);
     const auto report = code::merge_samples(*inputs, *out);
     log(fmt::format("{} samples, {} duplicates left out", report.n_samples, report.n_duplicates));
     return int{kDone};

@@ -1,14 +1,13 @@
 #include "cli/common.hpp"
 
 #include <atomic>
-#include <cmath>
+#include <charconv>
 #include <csignal>
+#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <random>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sstream>
 #include <unistd.h>
 
 namespace banyan::cli {
@@ -19,6 +18,8 @@ int exit_code(const Error& error) {
     case ErrorCode::bad_input:
     case ErrorCode::bad_file:
     case ErrorCode::unsupported:
+    case ErrorCode::context_full:
+    case ErrorCode::never_fits:
     case ErrorCode::out_of_memory: return kCannotLoad;
     default: return kFailed;
   }
@@ -94,12 +95,36 @@ std::int64_t parse_bytes(const std::string& text, const std::string& flag) {
   throw Error(ErrorCode::usage, flag, "'" + text + "' is not a size; write bytes, or a number with KiB, MiB or GiB");
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || !text) throw Error(ErrorCode::bad_file, path, "cannot be read");
-  return std::move(text).str();
+void make_parent(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  if (error) throw Error(ErrorCode::bad_file, parent.string(), "cannot be made: " + error.message());
+}
+
+void check_tree_path(const std::string& path) {
+  const auto ending = std::filesystem::path(path).extension();
+  if (path.empty() || ending == ".json" || ending == ".dot" || ending == ".html") return;
+  throw Error(ErrorCode::usage, "--tree", fmt::format("'{}' ends neither in .json, .dot nor .html", path));
+}
+
+CLI::Validator whole_number(std::int64_t min, std::int64_t max) {
+  CLI::Validator validator;
+  validator.operation([min, max](std::string& text) -> std::string {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
+      return fmt::format("'{}' is not a whole number", text);
+    }
+    if (error != std::errc() || value < min || value > max) {
+      const bool open = max == std::numeric_limits<std::int64_t>::max();
+      return fmt::format("{} is out of range; allowed: {}", text,
+                         open ? fmt::format("{} or more", min) : fmt::format("{} to {}", min, max));
+    }
+    text = std::to_string(value);
+    return "";
+  });
+  return validator;
 }
 
 nlohmann::ordered_json to_json(const SamplerOptions& o) {
@@ -127,12 +152,14 @@ void ModelFlags::add(CLI::App& app) {
   app.add_option("--kv-budget", kv_budget,
                  "Memory for keys and values, e.g. 2GiB; auto: a quarter of what is free, or less")
       ->capture_default_str();
-  app.add_option("-t,--threads", n_threads, "Threads; 0: all cores")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("-t,--threads", n_threads, "Threads; 0: all cores")
+      ->transform(whole_number(0, 1024))
+      ->capture_default_str();
   app.add_option("--max-batch", max_batch, "Samples that decode side by side")
-      ->check(CLI::Range(1, 1 << 20))
+      ->transform(whole_number(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--max-rows", max_rows, "Tokens computed in one step, prompts and samples together")
-      ->check(CLI::Range(1, 1 << 20))
+      ->transform(whole_number(1, 1 << 20))
       ->capture_default_str();
   app.add_flag("--deterministic", deterministic, "Bits of a sample depend on its own path alone");
 }
@@ -169,19 +196,28 @@ void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& 
                   static_cast<double>(slots * per_token) / 0x1p20));
 }
 
+// More samples of one prompt are a slip of the finger, and their bookkeeping alone takes gigabytes.
+constexpr std::int64_t kMaxSamples = 1'000'000;
+
 void SampleFlags::add(CLI::App& app, std::int64_t default_max_tokens) {
   max_tokens = default_max_tokens;
   // -n means tokens in one well-known program and samples in others.
   app.add_option_function<std::string>(
          "-n", [](const std::string&) { throw CLI::ValidationError("-n", "did you mean --max-tokens or --n?"); })
+      ->expected(0, 1)
+      ->configurable(false)
       ->group("");
-  app.add_option("--n", n, "Samples of each prompt")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--n", n, "Samples of each prompt")->transform(whole_number(1, kMaxSamples))->capture_default_str();
   app.add_option("--max-tokens", max_tokens, "Tokens of each sample; -1: up to the model's context")
+      ->transform(whole_number(-1))
       ->capture_default_str();
-  app.add_option("-s,--seed", seed, "Seed; -1 draws one and records it")->capture_default_str();
-  app.add_option("--stop", stop, "Stop string; may be given several times")->take_all();
+  app.add_option("-s,--seed", seed, "Seed; -1 draws one and records it")
+      ->transform(whole_number(-1))
+      ->capture_default_str();
+  // One text a flag: CLI11 would else take "[a,b]" for two.
+  app.add_option("--stop", stop, "Stop string; may be given several times")->take_all()->allow_extra_args(false);
   app.add_option("--temperature", sampler.temperature, "0 is greedy")->capture_default_str();
-  app.add_option("--top-k", sampler.top_k, "0 and -1: off")->capture_default_str();
+  app.add_option("--top-k", sampler.top_k, "0 and -1: off")->transform(whole_number(-1))->capture_default_str();
   app.add_option("--top-p", sampler.top_p, "Keep the likeliest tokens of this total probability")
       ->capture_default_str();
   app.add_option("--min-p", sampler.min_p, "Keep tokens of at least this share of the likeliest one's probability")
@@ -192,11 +228,22 @@ void SampleFlags::add(CLI::App& app, std::int64_t default_max_tokens) {
   app.add_flag("--ignore-eos", ignore_eos, "Do not end at end-of-text tokens");
 }
 
+void TextFlags::add(CLI::App& app, const char* prompt_help, const char* file_help) {
+  prompt_option_ = app.add_option("-p,--prompt", prompt, prompt_help);
+  file_option_ = app.add_option("-f,--file", file, file_help);
+}
+
+bool TextFlags::from_file() const {
+  if ((prompt_option_->count() > 0) == (file_option_->count() > 0)) {
+    throw Error(ErrorCode::usage, "-p and -f", "give one of them");
+  }
+  return file_option_->count() > 0;
+}
+
 SampleOptions SampleFlags::options() {
-  if (seed < -1) throw Error(ErrorCode::usage, "--seed", fmt::format("{}: -1 or a number from 0 on", seed));
-  if (max_tokens < -1)
-    throw Error(ErrorCode::usage, "--max-tokens", fmt::format("{}: -1 (up to the context) or more", max_tokens));
-  if (n < 1) throw Error(ErrorCode::usage, "--n", fmt::format("{}: at least 1", n));
+  for (const std::string& text : stop) {
+    if (text.empty()) throw Error(ErrorCode::usage, "--stop", "the empty text ends every sample before it begins");
+  }
   validate(sampler);
   if (seed == -1) {
     std::random_device device;

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -52,11 +53,26 @@ struct SampleFlags {
   SampleOptions options();
 };
 
+// A text, from the command line or from a file; the empty text is one too.
+class TextFlags {
+ public:
+  std::string prompt, file;
+
+  void add(CLI::App& app, const char* prompt_help, const char* file_help);
+  // Throws Error{usage} unless exactly one of the two was given.
+  bool from_file() const;
+
+ private:
+  CLI::Option* prompt_option_ = nullptr;
+  CLI::Option* file_option_ = nullptr;
+};
+
 // "sampler" of a record: the filters in the order in which they are applied.
 nlohmann::ordered_json to_json(const SamplerOptions& options);
 std::string version();
 
-// True from the first SIGINT or SIGTERM on; a second one ends the process at once.
+// For commands that look at it: after catch_interrupts() a SIGINT or SIGTERM makes it true; a second one ends the
+// process at once.
 bool interrupted();
 void catch_interrupts();
 
@@ -67,6 +83,12 @@ void log(const std::string& line);       // to stderr
 void progress(const std::string& line);  // to stderr, overwritten in place, on a terminal only
 void end_progress();
 
-std::string read_file(const std::string& path);  // throws Error{bad_file}
+// The folder of a file that is to be written, made where it is absent. Throws Error{bad_file}.
+void make_parent(const std::string& path);
+// A picture's file name, refused before anything runs. Throws Error{usage} for an ending that is not known.
+void check_tree_path(const std::string& path);
+
+// Accepts whole decimal numbers of that range; CLI11's own conversion reads 010 as 8 and cuts what is too large.
+CLI::Validator whole_number(std::int64_t min, std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace banyan::cli

@@ -1,10 +1,11 @@
 // The command line: subcommands, flag > environment > config file > default, and the one place that prints errors.
-#include <algorithm>
-#include <cstdlib>
+#include <cstdio>
 #include <fmt/format.h>
 #include <iostream>
+#include <span>
 
 #include "cli/common.hpp"
+#include "cli/config.hpp"
 
 namespace banyan::cli {
 namespace {
@@ -14,22 +15,19 @@ struct Entry {
   Command run;
 };
 
-// BANYAN_MAX_TOKENS=8 is --max-tokens 8 where the flag is not given. Done before parsing, so that the environment goes
-// before the config file.
-void add_environment(CLI::App& chosen, std::vector<std::string>& args) {
-  for (const CLI::Option* option : chosen.get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames()[0] == "help") continue;
-    const std::string& name = option->get_lnames()[0];
-    std::string variable = "BANYAN_" + name;
-    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    const char* value = std::getenv(variable.c_str());
-    if (value == nullptr) continue;
-    const bool given = std::any_of(args.begin(), args.end(), [&](const std::string& a) {
-      if (a == "--" + name || a.starts_with("--" + name + "=")) return true;
-      return std::any_of(option->get_snames().begin(), option->get_snames().end(),
-                         [&](const std::string& s) { return a == "-" + s; });
-    });
-    if (!given) args.push_back(fmt::format("--{}={}", name, value));
+// Every flag of a subcommand can come from BANYAN_NAME too.
+void add_environment(CLI::App& sub) {
+  for (CLI::Option* option : sub.get_options()) {
+    if (option->get_configurable() && !option->get_lnames().empty())
+      option->envname(environment_name(flag_name(*option)));
+  }
+}
+
+// What went to standard output has arrived, or this throws.
+void flush_output() {
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
+    throw Error(ErrorCode::device, "stdout", "cannot be written");
   }
 }
 
@@ -38,13 +36,20 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", version());
   app.require_subcommand(1);
   app.fallthrough();
+  app.config_formatter(std::make_shared<ConfigFile>(app));
+  app.set_config("--config", "", "Read flags of the subcommand from this file (NAME = VALUE lines)");
   bool print_config = false;
+  app.add_flag("--print-config", print_config, "Print the flags in force, as such a file, and stop");
+  app.footer("A flag goes before its environment variable (BANYAN_MAX_TOKENS for --max-tokens), that before --config.");
+  app.failure_message([](const CLI::App*, const CLI::Error& e) {
+    return fmt::format("banyan: {}\nRun with --help for more information.\n", e.what());
+  });
   std::vector<Entry> entries;
   const auto add = [&](CLI::App* parent, const char* name, const char* help, Command (*setup)(CLI::App&)) {
     CLI::App* sub = parent->add_subcommand(name, help);
-    sub->set_config("--config", "", "Read flags from this file (NAME=VALUE lines)");
-    sub->add_flag("--print-config", print_config, "Print the flags in force and stop")->configurable(false);
     entries.push_back({sub, setup(*sub)});
+    sub->footer(sub->get_footer() + "\n\nMore flags, for every subcommand: banyan --help");
+    add_environment(*sub);
   };
   add(&app, "generate", "Sample from prompts", add_generate);
   CLI::App* code = app.add_subcommand("code", "Sample and score programs");
@@ -57,26 +62,25 @@ int run(int argc, char** argv) {
   add(&app, "tokenize", "Text to token ids", add_tokenize);
   add(&app, "calibrate", "Measure this machine's constants for predictions", add_calibrate);
 
-  std::vector<std::string> args(argv + 1, argv + argc);
-  for (const Entry& e : entries) {
-    const bool nested = e.app->get_parent() == code;
-    const std::size_t at = nested ? 1 : 0;
-    if (args.size() > at && args[at] == e.app->get_name() && (!nested || args[0] == "code"))
-      add_environment(*e.app, args);
+  // CLI11 would only say that a subcommand is missing.
+  for (const CLI::App* at = &app; const std::string word : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {
+    if (word.starts_with('-') || at->get_require_subcommand_min() == 0) break;
+    const auto sub = at->get_subcommands([&](const CLI::App* s) { return s->get_name() == word; });
+    if (sub.empty()) throw Error(ErrorCode::usage, word, fmt::format("no subcommand of {}", at->get_name()));
+    at = sub.front();
   }
-  std::reverse(args.begin(), args.end());  // as CLI11 wants them
   try {
-    app.parse(args);
+    app.parse(argc, argv);
+  } catch (const CLI::FileError& e) {
+    throw Error(ErrorCode::bad_file, "--config", e.what());
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kDone : kUsage;
   }
   for (const Entry& e : entries) {
     if (!e.app->parsed()) continue;
-    if (print_config) {
-      std::cout << e.app->config_to_str(true, false);
-      return kDone;
-    }
-    return e.run();
+    if (!print_config) return e.run();
+    std::cout << app.get_config_formatter()->to_config(e.app, true, false, "");
+    return kDone;
   }
   return kUsage;
 }
@@ -86,9 +90,10 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace banyan::cli;
-  catch_interrupts();
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    flush_output();
+    return code;
   } catch (const banyan::Error& e) {
     end_progress();
     fmt::print(stderr, "banyan: {}\n", e.what());

@@ -1,11 +1,11 @@
 // banyan plan, inspect, tokenize, calibrate: small tools over the library.
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <iostream>
 
 #include "banyan/calibrate.hpp"
 #include "banyan/plan.hpp"
+#include "banyan/read_file.hpp"
 #include "banyan/tree_file.hpp"
 #include "cli/common.hpp"
 
@@ -16,7 +16,7 @@ std::string default_cost_model_path() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const std::filesystem::path base =
-      cache != nullptr ? cache : std::filesystem::path(home != nullptr ? home : ".") / ".cache";
+      cache != nullptr && *cache != '\0' ? cache : std::filesystem::path(home != nullptr ? home : ".") / ".cache";
   return (base / "banyan" / "cost_model.json").string();
 }
 
@@ -25,11 +25,13 @@ struct ShapeFlags {
   std::string kv_type = "bf16";
 
   void add(CLI::App& app) {
-    app.add_option("--heads-q", n_heads_q, "Query heads")->check(CLI::Range(1, 1024))->capture_default_str();
+    app.add_option("--heads-q", n_heads_q, "Query heads")->transform(whole_number(1, 1024))->capture_default_str();
     app.add_option("--heads-kv", n_heads_kv, "KV heads; divides the query heads")
-        ->check(CLI::Range(1, 1024))
+        ->transform(whole_number(1, 1024))
         ->capture_default_str();
-    app.add_option("--head-dim", head_dim, "Elements of one head")->check(CLI::Range(1, 1024))->capture_default_str();
+    app.add_option("--head-dim", head_dim, "Elements of one head")
+        ->transform(whole_number(1, 1024))
+        ->capture_default_str();
     app.add_option("--kv-type", kv_type, "f32, bf16 or f16")
         ->check(CLI::IsMember({"f32", "bf16", "f16"}))
         ->capture_default_str();
@@ -54,19 +56,20 @@ struct PlanTool {
     fmt::print("\n");
   }
 
-  void print(const std::string& name, const std::optional<CostModel>& model) const {
+  void print(const std::string& name, const AttentionShape& s, const std::optional<CostModel>& model) const {
     const BenchTree bench = load_bench_tree(file, name);
     Plan shared, unshared;
     Planner(PlanOptions{.deterministic = deterministic}).build(*bench.tree, bench.spans, shared);
     Planner(PlanOptions{.sharing = PlanOptions::Sharing::unshared}).build(*bench.tree, bench.spans, unshared);
     fmt::print("tree {}: {} nodes, {} rows\n", name, bench.tree->n_nodes(), shared.n_rows());
-    const AttentionShape s = shape.shape();
     print_cost("shared", cost(shared, s), model ? predict_us(shared, s, *model) : 0);
     print_cost("unshared", cost(unshared, s), model ? predict_us(unshared, s, *model) : 0);
     if (!summary) fmt::print("{}\n", to_text(shared));
   }
 
   int run() const {
+    const AttentionShape s = shape.shape();
+    const auto names = tree.empty() ? bench_tree_names(file) : std::vector{tree};
     std::optional<CostModel> model;
     if (std::filesystem::exists(cost_model)) {
       model = load_cost_model(cost_model);
@@ -74,19 +77,20 @@ struct PlanTool {
     } else {
       log(fmt::format("no constants at {}: run `banyan calibrate` for predicted times", cost_model));
     }
-    for (const auto& name : tree.empty() ? bench_tree_names(file) : std::vector{tree}) print(name, model);
+    for (const auto& name : names) print(name, s, model);
     return kDone;
   }
 };
 
 struct Tokenize {
-  std::string model, prompt, file;
+  std::string model;
+  TextFlags text;
   bool parse_special = false, no_bos = false;
 
   int run() const {
+    const std::string input = text.from_file() ? read_file(text.file) : text.prompt;
     const auto tokenizer = load_tokenizer(model);
-    const std::string text = file.empty() ? prompt : read_file(file);
-    const auto ids = tokenizer->encode(text, {.add_bos = !no_bos, .parse_special = parse_special});
+    const auto ids = tokenizer->encode(input, {.add_bos = !no_bos, .parse_special = parse_special});
     nlohmann::ordered_json j;
     j["ids"] = ids;
     auto& pieces = j["pieces"] = nlohmann::ordered_json::array();
@@ -102,11 +106,12 @@ struct Calibrate {
   int n_threads = 0;
 
   int run() const {
+    make_parent(out);
     const CostModel model = calibrate(shape.shape(), dtype_from_string(shape.kv_type), n_threads);
-    std::filesystem::create_directories(std::filesystem::absolute(out).parent_path());
+    fmt::print("{}\n{:.3g} us a call, {:.4g} GB/s, {:.4g} GFLOP/s\n", model.machine, model.call_us,
+               model.bytes_per_us / 1e3, model.flops_per_us / 1e3);
     save_cost_model(model, out);
-    fmt::print("{}\n{:.3g} us a call, {:.4g} GB/s, {:.4g} GFLOP/s\nwritten to {}\n", model.machine, model.call_us,
-               model.bytes_per_us / 1e3, model.flops_per_us / 1e3, out);
+    fmt::print("written to {}\n", out);
     return kDone;
   }
 };
@@ -140,8 +145,7 @@ Command add_inspect(CLI::App& app) {
 Command add_tokenize(CLI::App& app) {
   auto t = std::make_shared<Tokenize>();
   app.add_option("-m,--model", t->model, "Model, or tokenizer file")->required();
-  app.add_option("-p,--prompt", t->prompt, "Text");
-  app.add_option("-f,--file", t->file, "Text file");
+  t->text.add(app, "Text", "Text file");
   app.add_flag("--parse-special", t->parse_special, "Text that spells a special token becomes that token");
   app.add_flag("--no-bos", t->no_bos, "Never put BOS in front");
   app.footer("Example:\n  banyan tokenize -m model.gguf -p \"Hello world\"");
@@ -152,7 +156,9 @@ Command add_calibrate(CLI::App& app) {
   auto t = std::make_shared<Calibrate>();
   t->shape.add(app);
   app.add_option("--out", t->out, "Where the constants go")->capture_default_str();
-  app.add_option("-t,--threads", t->n_threads, "Threads; 0: all cores")->check(CLI::Range(0, 1024));
+  app.add_option("-t,--threads", t->n_threads, "Threads; 0: all cores")
+      ->transform(whole_number(0, 1024))
+      ->capture_default_str();
   app.footer("Example:\n  banyan calibrate --heads-q 9 --heads-kv 3 --head-dim 64");
   return [t] { return t->run(); };
 }

@@ -1,12 +1,11 @@
 #include "engine/answer.hpp"
 
 #include <exception>
-#include <omp.h>
 
 namespace banyan::detail {
 
 Answerer::Answerer(std::int64_t vocab_size, int n_threads)
-    : vocab_size_(vocab_size), samplers_(static_cast<std::size_t>(n_threads > 0 ? n_threads : omp_get_num_procs())) {}
+    : vocab_size_(vocab_size), team_(n_threads), samplers_(static_cast<std::size_t>(team_.n_threads())) {}
 
 void Answerer::run_hooks(const SequenceTree& tree, std::span<const float> logits, std::span<const StepQuery> queries,
                          std::span<StepAnswer> answers) {
@@ -55,16 +54,14 @@ void Answerer::answer(const SequenceTree& tree, const Plan& plan, std::span<cons
   if (any_hook) run_hooks(tree, logits, queries, answers);
   const auto n = static_cast<std::int64_t>(queries.size());
   const auto vocab = static_cast<std::size_t>(vocab_size_);
-#pragma omp parallel for schedule(static) \
-    num_threads(static_cast <int>(samplers_.size())) if (n > 1 && samplers_.size() > 1)
-  for (std::int64_t i = 0; i < n; ++i) {
+  team_.run(n, [&](std::int64_t i, int thread) {
     const auto at = static_cast<std::size_t>(i);
-    if (answers[at].error) continue;
+    if (answers[at].error) return;
     const StepQuery& q = queries[at];
     const auto row = q.hook != nullptr ? std::span<const float>(hooked_[at])
                                        : logits.subspan(static_cast<std::size_t>(q.logit_index) * vocab, vocab);
-    answer_one(plan, row, q, samplers_[static_cast<std::size_t>(omp_get_thread_num())], answers[at]);
-  }
+    answer_one(plan, row, q, samplers_[static_cast<std::size_t>(thread)], answers[at]);
+  });
 }
 
 }  // namespace banyan::detail

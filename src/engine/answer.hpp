@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "banyan/runner.hpp"
+#include "base/team.hpp"
 
 namespace banyan::detail {
 
@@ -14,7 +15,7 @@ class Answerer {
  public:
   Answerer(std::int64_t vocab_size, int n_threads);
 
-  // logits: [n_logit_rows, vocab_size]. `row_name[i]` of the message is the row of the plan: plan.logit_rows.
+  // logits: [plan.logit_rows.size(), vocab_size]; answers: [queries.size()]. Errors name the row of the plan.
   void answer(const SequenceTree& tree, const Plan& plan, std::span<const float> logits,
               std::span<const StepQuery> queries, std::span<StepAnswer> answers);
 
@@ -25,7 +26,8 @@ class Answerer {
                   StepAnswer& answer) const;
 
   std::int64_t vocab_size_;
-  std::vector<Sampler> samplers_;
+  Team team_;
+  std::vector<Sampler> samplers_;           // [team_.n_threads()]
   std::vector<std::vector<float>> hooked_;  // of query i, empty without a hook
 };
 

@@ -34,6 +34,7 @@ bool Lane::gather() {
   logit_rows_.clear();
   queries_.clear();
   query_items_.clear();
+  receive();
   drop_withdrawn();
   admit();
   rows_left_ = std::max(options.max_rows, static_cast<std::int64_t>(active.size()));
@@ -61,21 +62,27 @@ void Lane::drop_withdrawn() {
   std::erase_if(active, [](const auto& item) { return item->wish == nullptr; });
 }
 
+// What can never be done is refused at once, before it waits for its turn.
+void Lane::receive() {
+  for (std::size_t i = 0; i < arrived.size(); ++i) {  // a callback of a refused one may add more
+    auto item = std::move(arrived[i]);
+    if (item->wish != nullptr && !refuse(*item)) waiting.emplace(item->order, std::move(item));
+  }
+  arrived.clear();
+}
+
 void Lane::admit() {
+  if (pool_is_tight_ && !active.empty()) return;
   std::int64_t promised = 0;  // slots that items admitted in this step will take
   while (!waiting.empty() && static_cast<std::int64_t>(active.size()) < options.max_batch) {
     const auto first = waiting.begin();
-    Item& item = *first->second;
-    if (!admit_one(item, promised)) {
-      if (item.wish != nullptr) return;  // not now: the pool has no room; later ones do not overtake
-      waiting.erase(first);              // failed
-      continue;
-    }
-    auto owned = std::move(first->second);
+    if (!has_room(*first->second, promised)) return;  // not now; later ones do not overtake
+    auto item = std::move(first->second);
     waiting.erase(first);
-    const auto at = std::upper_bound(active.begin(), active.end(), owned->order,
+    prepare(*item);
+    const auto at = std::upper_bound(active.begin(), active.end(), item->order,
                                      [](const auto& order, const auto& other) { return order < other->order; });
-    active.insert(at, std::move(owned));
+    active.insert(at, std::move(item));
   }
 }
 
@@ -105,55 +112,67 @@ std::int64_t Lane::missing_kv(NodeId node, std::int64_t end) const {
   return missing;
 }
 
-// False with item.wish set: not now. False with item.wish null: it failed and its wish was told.
-bool Lane::admit_one(Item& item, std::int64_t& promised) {
+// True: the item can never be done, or needs no step; its wish was told.
+bool Lane::refuse(Item& item) {
   const std::int64_t base = tree.end_position(item.base.id());
+  const std::int64_t limit = runner->max_positions();
   if (base == 0) {
     fail(item, Error(ErrorCode::bad_input, where(item),
                      "the path is empty and the vocabulary has no BOS: there is nothing to continue from"));
-    return false;
-  }
-  if (base > runner->max_positions()) {
+  } else if (base > limit) {
     fail(item, Error(ErrorCode::context_full, where(item),
-                     "the path has " + std::to_string(base) + " tokens, the model takes " +
-                         std::to_string(runner->max_positions())));
+                     "the path has " + std::to_string(base) + " tokens, the model takes " + std::to_string(limit)));
+  } else if (item.kind == Item::Kind::score && positions_needed(item) > limit) {
+    fail(item, Error(ErrorCode::context_full, where(item),
+                     "path and continuation have " + std::to_string(positions_needed(item)) +
+                         " tokens, the model takes " + std::to_string(limit)));
+  } else if (item.kind == Item::Kind::sample && base == limit) {
+    finish_sample(item, FinishReason::context);
+  } else if (item.kind == Item::Kind::sample && item.wish->sample.max_tokens == 0) {
+    finish_sample(item, FinishReason::length);
+  } else if (pool != nullptr && positions_needed(item) > pool->n_slots()) {
+    fail(item, Error(ErrorCode::never_fits, where(item),
+                     "needs KV for " + std::to_string(positions_needed(item)) + " tokens (" + std::to_string(base) +
+                         " given), the pool holds " + std::to_string(pool->n_slots()) +
+                         "; raise the KV budget or lower the token limit"));
+  } else {
     return false;
-  }
-  if (item.kind == Item::Kind::sample && (base == runner->max_positions() || item.wish->sample.max_tokens == 0)) {
-    finish_sample(item, base == runner->max_positions() ? FinishReason::context : FinishReason::length);
-    return false;
-  }
-  if (pool != nullptr) {
-    if (const std::int64_t needed = positions_needed(item); needed > pool->n_slots()) {
-      fail(item, Error(ErrorCode::never_fits, where(item),
-                       "needs KV for " + std::to_string(needed) + " tokens (" + std::to_string(base) +
-                           " given), the pool holds " + std::to_string(pool->n_slots()) +
-                           "; raise the KV budget or lower the token limit"));
-      return false;
-    }
-    const NodeId end_node = item.leaf ? item.leaf.id() : item.base.id();
-    tree.touch(end_node);
-    const bool shares_path = !active.empty() && active.back()->base == item.base;
-    const std::int64_t missing = shares_path ? 0 : missing_kv(end_node, tree.n_tokens(end_node));
-    const std::int64_t wanted = promised + missing + kKvBlock;
-    if (!active.empty() && pool->n_free() < wanted && !evict(wanted)) return false;
-    promised = wanted;
-  }
-  if (!item.admitted_before) {
-    item.admitted_before = true;
-    stats.n_prefill_saved += base;  // what is computed is taken off again when it is
-    if (item.kind == Item::Kind::sample) {
-      item.leaf = node(tree.fork(item.base.id()));
-      // As much as is likely to be wanted: growing beyond it costs one allocation.
-      tree.reserve(item.leaf.id(), std::min<std::int64_t>(positions_needed(item) - base, 4096));
-      const auto& sampler = item.wish->sample.sampler;
-      if (sampler.repetition_penalty != 1.0) tree.path_tokens(item.base.id(), item.prompt);
-    } else if (item.kind == Item::Kind::score) {
-      item.leaf = node(tree.fork(item.base.id()));
-      tree.append(item.leaf.id(), item.wish->targets);
-    }
   }
   return true;
+}
+
+bool Lane::has_room(const Item& item, std::int64_t& promised) {
+  if (pool == nullptr) return true;
+  const NodeId end_node = item.leaf ? item.leaf.id() : item.base.id();
+  tree.touch(end_node);
+  const bool shares_path = !active.empty() && active.back()->base == item.base;
+  const std::int64_t missing = shares_path ? 0 : missing_kv(end_node, tree.n_tokens(end_node));
+  const std::int64_t wanted = promised + missing + kKvBlock;
+  if (!active.empty() && pool->n_free() < wanted && !evict(wanted)) return false;
+  promised = wanted;
+  return true;
+}
+
+// The item's own node, and room for what it will hold. Once: a preempted item keeps them.
+void Lane::prepare(Item& item) {
+  if (item.admitted_before) return;
+  item.admitted_before = true;
+  const NodeId base = item.base.id();
+  stats.n_prefill_saved += tree.end_position(base);  // what is computed is taken off again when it is
+  if (item.kind == Item::Kind::sample) {
+    item.leaf = node(tree.fork(base));
+    // As much as is likely to be wanted, so that steps allocate nothing; growing beyond it costs one allocation.
+    const std::int64_t n_expected = std::min<std::int64_t>(positions_needed(item) - tree.end_position(base), 4096);
+    tree.reserve(item.leaf.id(), n_expected);
+    Thought& thought = item.wish->thoughts[item.result];
+    thought.tokens.reserve(static_cast<std::size_t>(n_expected));
+    if (item.wish->sample.n_logprobs >= 0) thought.logprobs.reserve(static_cast<std::size_t>(n_expected));
+    item.text.reserve(n_expected);
+    if (item.wish->sample.sampler.repetition_penalty != 1.0) tree.path_tokens(base, item.prompt);
+  } else if (item.kind == Item::Kind::score) {
+    item.leaf = node(tree.fork(base));
+    tree.append(item.leaf.id(), item.wish->targets);
+  }
 }
 
 // --- scheduling ----------------------------------------------------------------------------------------------------
@@ -363,6 +382,7 @@ std::int64_t Lane::n_locked(NodeId node) const {
 // Evicts KV that no active item needs, least recently used first and deepest first, until n_slots are free. False, and
 // nothing is evicted, where that cannot give n_slots.
 bool Lane::evict(std::int64_t n_slots) {
+  std::erase_if(evicted_, [this](const auto& entry) { return !tree.alive(NodeId{entry.first}); });
   collect_locked();
   struct Candidate {
     std::uint64_t last_use;
@@ -413,6 +433,7 @@ bool Lane::preempt_behind(const Item& item) {
     victim->wish->score = {};
   }
   ++stats.n_preempted;
+  pool_is_tight_ = true;
   waiting.emplace(victim->order, std::move(victim));
   return true;
 }

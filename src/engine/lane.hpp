@@ -77,10 +77,15 @@ struct Lane : std::enable_shared_from_this<Lane> {
   void forward_and_sample();  // submit and harvest
   void grow();                // answers -> tokens in the tree, finished items -> wishes
 
-  void add(std::unique_ptr<Item> item) { waiting.emplace(item->order, std::move(item)); }
+  void add(std::unique_ptr<Item> item) { arrived.push_back(std::move(item)); }
   void withdraw(const Wish& wish);  // its items go at the next gather
-  bool idle() const { return waiting.empty() && active.empty(); }
+  bool idle() const { return arrived.empty() && waiting.empty() && active.empty(); }
   LaneStats current_stats() const;
+  // Keeps samples_drawn in proportion to the tree.
+  void forget_dead_counts() {
+    if (static_cast<std::int64_t>(samples_drawn.size()) < 2 * tree.n_nodes() + 1024) return;
+    std::erase_if(samples_drawn, [this](const auto& entry) { return !tree.alive(NodeId{entry.first}); });
+  }
   Node node(NodeId n) { return Node(shared_from_this(), n); }
 
   LaneId id;
@@ -100,8 +105,11 @@ struct Lane : std::enable_shared_from_this<Lane> {
 
   // admission
   void drop_withdrawn();
+  void receive();
+  bool refuse(Item& item);
   void admit();
-  bool admit_one(Item& item, std::int64_t& promised);
+  bool has_room(const Item& item, std::int64_t& promised);
+  void prepare(Item& item);
   std::int64_t positions_needed(const Item& item) const;
   std::int64_t missing_kv(NodeId node, std::int64_t end) const;
   // scheduling
@@ -126,6 +134,7 @@ struct Lane : std::enable_shared_from_this<Lane> {
   void fail(Item& item, const Error& error);
   void close(Item& item);
 
+  std::vector<std::unique_ptr<Item>> arrived;  // since the last gather
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Item>> waiting;
   std::vector<std::unique_ptr<Item>> active;  // in order
 
@@ -141,6 +150,7 @@ struct Lane : std::enable_shared_from_this<Lane> {
   std::vector<std::pair<NodeId, std::int64_t>> locked_;  // (node, leading tokens that active paths need), sorted
   Plan plan_;
   std::int64_t rows_left_ = 0, logits_left_ = 0;
+  bool pool_is_tight_ = false;  // an item was preempted and none has ended since: admitting more would only thrash
   std::unordered_map<std::int64_t, std::int64_t> evicted_;  // node -> tokens whose KV it lost
 };
 

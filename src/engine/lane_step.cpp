@@ -188,12 +188,17 @@ void Lane::withdraw(const Wish& wish) {
     item.leaf = Node();
     item.base = Node();
   };
+  pool_is_tight_ = false;
+  for (auto& item : arrived) {
+    if (item) drop(*item);
+  }
   for (auto& entry : waiting) drop(*entry.second);
   for (auto& item : active) drop(*item);
 }
 
 void Lane::close(Item& item) {
   Wish& wish = *std::exchange(item.wish, nullptr);
+  pool_is_tight_ = false;
   item.leaf = Node();
   item.base = Node();
   if (--wish.n_open == 0) wish.session->ready.push_back(&wish);

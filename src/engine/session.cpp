@@ -207,6 +207,7 @@ Task<std::vector<Thought>> Session::sample(std::vector<Node> nodes, SampleOption
   std::vector<TokenId> path;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     detail::Lane& l = *lane_of(nodes[i].lane_);
+    l.forget_dead_counts();
     l.tree.path_tokens(nodes[i].id(), path);
     const std::uint64_t stream = wish.sample.stream.value_or(hash_path(path));
     std::uint64_t& drawn = l.samples_drawn[nodes[i].id().value];

@@ -17,6 +17,12 @@ class TextStream {
   // `stops` must outlive the stream; empty strings among them are ignored.
   TextStream(const std::vector<std::string>& stops, bool include_stop) : stops_(&stops), include_stop_(include_stop) {}
 
+  // Room for the text of so many tokens.
+  void reserve(std::int64_t n_tokens) {
+    token_ends_.reserve(static_cast<std::size_t>(n_tokens));
+    text_.reserve(static_cast<std::size_t>(n_tokens) * 8);
+  }
+
   // Adds the bytes of one token. True when a stop string is complete; the text then ends as include_stop says.
   bool push(std::string_view token_bytes);
   // The end of the sample: unfinished characters become U+FFFD, nothing is held back any more.

@@ -16,7 +16,7 @@ class Workload {
  public:
   Workload(kernels::Backend& backend, const AttentionShape& shape, DType kv_type, std::int64_t n_rows,
            std::int64_t n_shared, std::int64_t n_private)
-      : backend_(backend), n_rows_(n_rows) {
+      : backend_(backend) {
     const std::int64_t n_slots = n_shared + n_rows * n_private;
     const std::int64_t n_kv = 2 * shape.n_heads_kv * n_slots * shape.head_dim;
     q_.resize(static_cast<std::size_t>(n_rows * shape.n_heads_q * shape.head_dim));
@@ -74,7 +74,6 @@ class Workload {
   }
 
   kernels::Backend& backend_;
-  std::int64_t n_rows_;
   void* kv_ = nullptr;
   std::vector<float> q_, o_;
   std::vector<std::int32_t> positions_;

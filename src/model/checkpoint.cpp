@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <set>
 
-#include "model/json.hpp"
+#include "tokens/hf_dir.hpp"
 
 namespace banyan {
 
@@ -60,25 +60,6 @@ const TensorMap& Checkpoint::tensors() const {
 
 namespace {
 
-// eos_token_id of config.json and generation_config.json: a number, or a list of them.
-void add_eos_ids(const std::string& path, std::set<TokenId>& ids) {
-  const auto json = read_json_object(path);
-  if (!json.contains("eos_token_id") || json["eos_token_id"].is_null()) return;
-  const auto& value = json["eos_token_id"];
-  const std::string where = path + ": key 'eos_token_id'";
-  const auto add = [&](const nlohmann::json& id) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > 0x7fffffffU) {
-      throw Error(ErrorCode::bad_file, where, fmt::format("{} is no token id", id.dump()));
-    }
-    ids.insert(id.get<TokenId>());
-  };
-  if (value.is_array()) {
-    for (const auto& id : value) add(id);
-  } else {
-    add(value);
-  }
-}
-
 void finish_eos_ids(Checkpoint& c, std::set<TokenId> ids) {
   if (c.tokenizer) ids.insert(c.tokenizer->spec().eos.begin(), c.tokenizer->spec().eos.end());
   for (const TokenId id : ids) {
@@ -97,10 +78,9 @@ Checkpoint open_dir(const std::string& dir) {
   c.files = std::make_unique<SafetensorsFiles>(dir);
   c.tokenizer = tokenizer_from_dir(dir);
   std::set<TokenId> eos;
-  add_eos_ids((base / "config.json").string(), eos);
-  std::error_code ignored;
-  if (const auto generation = base / "generation_config.json"; std::filesystem::exists(generation, ignored)) {
-    add_eos_ids(generation.string(), eos);
+  for (const char* name : kConfigsWithEos) {
+    const auto ids = read_eos_ids((base / name).string());
+    eos.insert(ids.begin(), ids.end());
   }
   finish_eos_ids(c, std::move(eos));
   return c;

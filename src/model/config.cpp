@@ -1,8 +1,8 @@
 #include <array>
 #include <fmt/format.h>
 
+#include "base/json.hpp"
 #include "model/checkpoint.hpp"
-#include "model/json.hpp"
 
 namespace banyan {
 namespace {

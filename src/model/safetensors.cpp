@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "model/json.hpp"
+#include "base/json.hpp"
 
 namespace banyan {
 namespace {

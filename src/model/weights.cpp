@@ -49,17 +49,9 @@ class FusedRows final : public kernels::Backend::RowSource {
   std::int64_t n_out_ = 0;
 };
 
-bool cpu_multiplies_bf16() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return false;
-#endif
-}
-
 Compute resolve(const LoadOptions& options) {
   if (options.compute != Compute::automatic) return options.compute;
-  return !options.reference && cpu_multiplies_bf16() ? Compute::bf16 : Compute::f32;
+  return !options.reference && kernels::cpu_multiplies_bf16() ? Compute::bf16 : Compute::f32;
 }
 
 // Tensors of older files that hold what is computed from the configuration.

@@ -4,6 +4,7 @@
 
 #include "banyan/error.hpp"
 #include "banyan/plan.hpp"
+#include "banyan/read_file.hpp"
 
 namespace banyan {
 
@@ -25,9 +26,7 @@ double positive(const nlohmann::json& json, const char* field, bool may_be_zero,
 }  // namespace
 
 CostModel load_cost_model(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(ErrorCode::bad_file, path, "cannot be opened; `banyan calibrate` writes it");
-  const auto json = nlohmann::json::parse(in, nullptr, false);
+  const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
   if (!json.is_object()) throw Error(ErrorCode::bad_file, path, "is no JSON object; run `banyan calibrate` again");
   CostModel model;
   model.call_us = positive(json, "call_us", true, path);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "banyan/error.hpp"
+#include "banyan/read_file.hpp"
+#include "base/json.hpp"
 
 namespace banyan {
 
@@ -53,16 +53,6 @@ struct Source {
 struct NodeShape {
   std::int64_t parent, n_tokens, n_rows;
 };
-
-json read_file(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(ErrorCode::bad_file, path, "cannot be opened");
-  try {
-    return json::parse(in);
-  } catch (const json::exception& e) {
-    throw Error(ErrorCode::bad_file, path, std::string("is no JSON: ") + e.what());
-  }
-}
 
 const json& trees_of(const json& file, const std::string& path) {
   const auto it = file.find("trees");
@@ -157,14 +147,14 @@ void grow(BenchTree& out, const std::vector<NodeShape>& nodes, const Source& sou
 }  // namespace
 
 std::vector<std::string> bench_tree_names(const std::string& path) {
-  const json file = read_file(path);
+  const json file = parse_json(read_file(path), path);
   std::vector<std::string> names;
   for (const json& tree : trees_of(file, path)) names.push_back(tree["name"].get<std::string>());
   return names;
 }
 
 BenchTree load_bench_tree(const std::string& path, const std::string& name) {
-  const json file = read_file(path);
+  const json file = parse_json(read_file(path), path);
   const json& trees = trees_of(file, path);
   const auto it = std::find_if(trees.begin(), trees.end(), [&](const json& t) { return t["name"] == name; });
   if (it == trees.end()) {

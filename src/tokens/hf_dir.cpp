@@ -1,13 +1,15 @@
-// The tokenizer files of a Hugging Face directory, reduced to a TokenizerSpec.
+#include "tokens/hf_dir.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 
+#include "banyan/read_file.hpp"
 #include "banyan/tokenizer.hpp"
-#include "tokens/json_file.hpp"
+#include "base/json.hpp"
 #include "tokens/pre_tokenizer.hpp"
 #include "tokens/spm_tokenizer.hpp"
 
@@ -45,7 +47,7 @@ std::string type_of(const json& part) { return string_or(member(part, "type")); 
 // A file of the directory; null where there is none.
 json read_optional(const fs::path& path) {
   if (!fs::exists(path)) return nullptr;
-  return parse_json(read_text_file(path.string()), path.string());
+  return parse_json(read_file(path.string()), path.string());
 }
 
 void put_piece(TokenizerSpec& spec, const json& id, std::string piece, TokenKind kind) {
@@ -74,8 +76,7 @@ void put_added(TokenizerSpec& spec, const json& id, const json& token) {
   put_piece(spec, id, content, bool_or(member(token, "special"), false) ? TokenKind::control : TokenKind::user_defined);
 }
 
-// ---- tokenizer.json
-// --------------------------------------------------------------------------------------------------
+// ---- tokenizer.json ------------------------------------------------------------------------------------------------
 
 std::string regex_of_split(const json& part, const std::string& where) {
   const std::string regex = string_or(member(member(part, "pattern"), "Regex"));
@@ -186,8 +187,7 @@ TokenizerSpec read_tokenizer_json(const json& root, const std::string& where) {
   return spec;
 }
 
-// ---- the files beside it
-// ----------------------------------------------------------------------------------------------
+// ---- the files beside it -------------------------------------------------------------------------------------------
 
 TokenId find_piece(const TokenizerSpec& spec, const std::string& piece) {
   const auto it = std::find(spec.pieces.begin(), spec.pieces.end(), piece);
@@ -208,15 +208,12 @@ void add_eos(TokenizerSpec& spec, TokenId id) {
   if (std::find(spec.eos.begin(), spec.eos.end(), id) == spec.eos.end()) spec.eos.push_back(id);
 }
 
-void read_eos_ids(TokenizerSpec& spec, const json& config, const std::string& where) {
-  const json& value = member(config, "eos_token_id");
-  const json list = value.is_array() ? value : value.is_null() ? json::array() : json::array({value});
-  for (const json& id : list) {
-    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-        id.get<std::int64_t>() >= static_cast<std::int64_t>(spec.pieces.size())) {
-      bad(where, fmt::format("eos_token_id {} is no token of the {} in the vocabulary", id.dump(), spec.pieces.size()));
+void add_eos_ids(TokenizerSpec& spec, const std::string& config_path) {
+  for (const TokenId id : read_eos_ids(config_path)) {
+    if (static_cast<std::size_t>(id) >= spec.pieces.size()) {
+      bad(config_path, fmt::format("eos_token_id {} is no token of the {} in the vocabulary", id, spec.pieces.size()));
     }
-    add_eos(spec, id.get<TokenId>());
+    add_eos(spec, id);
   }
 }
 
@@ -245,7 +242,7 @@ void read_added_tokens(TokenizerSpec& spec, const json& tokenizer_json, const js
 
 std::string read_chat_template(const fs::path& dir, const json& config) {
   // A file of its own is the newer way and goes before the entry.
-  if (const fs::path path = dir / "chat_template.jinja"; fs::exists(path)) return read_text_file(path.string());
+  if (const fs::path path = dir / "chat_template.jinja"; fs::exists(path)) return read_file(path.string());
   const json& value = member(config, "chat_template");
   if (!value.is_array()) return string_or(value);
   for (const json& entry : value) {
@@ -255,6 +252,21 @@ std::string read_chat_template(const fs::path& dir, const json& config) {
 }
 
 }  // namespace
+
+std::vector<TokenId> read_eos_ids(const std::string& path) {
+  if (!fs::exists(path)) return {};
+  const json config = read_json_object(path);
+  const json& value = member(config, "eos_token_id");
+  const json list = value.is_array() ? value : value.is_null() ? json::array() : json::array({value});
+  std::vector<TokenId> ids;
+  for (const json& id : list) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<TokenId>::max()}) {
+      bad(path + ": key 'eos_token_id'", fmt::format("{} is no token id", id.dump()));
+    }
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
 
 TokenizerSpec read_tokenizer_dir(const std::string& dir_name) {
   const fs::path dir(dir_name);
@@ -289,9 +301,7 @@ TokenizerSpec read_tokenizer_dir(const std::string& dir_name) {
     spec.add_bos = !in_front.empty() && find_piece(spec, in_front) == spec.bos;
   }
   spec.add_bos = bool_or(member(config, "add_bos_token"), spec.add_bos) && spec.bos != kNoToken;
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    read_eos_ids(spec, read_optional(dir / name), (dir / name).string());
-  }
+  for (const char* name : kConfigsWithEos) add_eos_ids(spec, (dir / name).string());
   spec.chat_template = read_chat_template(dir, config);
   return spec;
 }

@@ -6,7 +6,7 @@
 #include <sentencepiece_processor.h>
 #include <utility>
 
-#include "tokens/json_file.hpp"
+#include "banyan/read_file.hpp"
 #include "tokens/sentencepiece_proto.hpp"
 #include "tokens/utf8.hpp"
 #include "tokens/vocab_tokenizer.hpp"
@@ -127,7 +127,7 @@ std::shared_ptr<const Tokenizer> make_spm_tokenizer(TokenizerSpec spec) {
 }
 
 TokenizerSpec read_sentencepiece_file(const std::string& path) {
-  SentencepieceFile file = read_sentencepiece_model(read_text_file(path), path);
+  SentencepieceFile file = read_sentencepiece_model(read_file(path), path);
   refuse_other_settings(file, path);
   TokenizerSpec spec;
   spec.model = TokenizerSpec::Model::spm;

@@ -426,3 +426,33 @@ TEST_CASE("continuous batching: a finished sample's place is refilled") {
   for (const auto& x : t) CHECK(x.tokens == greedy_flat(range(4), 10));
   CHECK(s.stats().n_steps == 30);  // 4 + 4 + 2 samples of 10 tokens
 }
+
+TEST_CASE("what can never be done fails at once, also while the batch is full") {
+  auto model = hashed();
+  model.n_kv_slots = 200;
+  Session s;
+  s.add_lane(make_scripted_runner(model), {.max_batch = 1});
+  auto running = s.start(s.sample(s.insert(range(10)), greedy(100)));
+  s.step();
+  auto impossible = s.start(s.sample(s.insert(range(150)), greedy(100)));
+  s.step();
+  s.step();
+  CHECK(impossible.done());
+  CHECK_FALSE(running.done());
+  CHECK(impossible.result()[0].error->code() == ErrorCode::never_fits);
+}
+
+TEST_CASE("a tight pool does not thrash: what is recomputed stays in proportion") {
+  auto model = hashed();
+  model.n_kv_slots = 400;
+  Session s;
+  s.add_lane(make_scripted_runner(model));
+  SampleOptions o = greedy(200);
+  o.n = 16;
+  o.sampler.temperature = 1;
+  const auto t = s.run(s.sample(s.insert(range(40)), o));
+  for (const auto& x : t) CHECK(x.tokens.size() == 200);
+  const auto stats = s.stats();
+  CHECK(stats.n_preempted > 0);
+  CHECK(stats.n_recomputed < stats.n_generated);
+}

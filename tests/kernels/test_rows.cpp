@@ -1,27 +1,13 @@
-#include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <doctest/doctest.h>
-#include <new>
 
+#include "tests/count_allocations.hpp"
 #include "tests/kernels/backends.hpp"
 #include "tests/kernels/forest.hpp"
 
 using namespace banyan;
 using namespace banyan::kernels;
-
-// Every heap allocation of this program is counted, the library's included.
-namespace {
-std::atomic<std::int64_t> n_allocations{0};
-}
-void* operator new(std::size_t n) {
-  ++n_allocations;
-  if (void* p = std::malloc(n)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 
@@ -232,7 +218,7 @@ TEST_CASE("no operation allocates once it has seen its largest step") {
     backend->attention(forest.arguments(calls, result));
   };
   step(100);
-  const std::int64_t before = n_allocations;
+  const std::int64_t before = test::n_allocations;
   for (const std::int64_t n_rows : {1, 7, 64, 99, 100}) step(n_rows);
-  CHECK(n_allocations == before);
+  CHECK(test::n_allocations == before);
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "model/gguf_writer.hpp"
-#include "model/safetensors_writer.hpp"
+#include "gguf_writer.hpp"
 #include "model_test.hpp"
+#include "safetensors_writer.hpp"
 
 namespace banyan::test {
 

@@ -13,7 +13,7 @@ import sys
 
 # The public headers. A header that is not listed fails the check, so that its layer is a decision.
 PUBLIC = {
-    "error": 0, "types": 0, "lse": 0, "attention_types": 0,
+    "error": 0, "types": 0, "lse": 0, "attention_types": 0, "read_file": 0,
     "tokenizer": 1,
     "kv_pool": 2, "tree": 2, "graph": 2,
     "plan": 3, "tree_file": 3,
@@ -28,17 +28,15 @@ FOLDERS = {
     "src/engine": 7, "search": 8, "src/cli": 9, "examples": 9, "bench": 9,
 }  # fmt: skip
 # A layer that may see less than all that lies below it.
-NARROW = {1: {0, 1}, 2: {0, 2}, 3: {0, 2, 3}, 4: {0, 4}, 5: {0, 1, 2, 3, 4, 5}, 6: {0, 4, 6}}
+NARROW = {1: {0, 1}, 2: {0, 2}, 3: {0, 2, 3}, 4: {0, 4}, 5: {0, 1, 2, 3, 4, 5}, 6: {0, 6}}
 
 # Libraries from outside, by the first part of the include path, and the places that may see them.
 EXTERNAL = {
-    "Eigen": ["kernels/cpu/"],
     "boost": ["include/banyan/graph.hpp", "src/", "examples/", "bench/"],
     "fmt": ["src/", "kernels/", "search/", "bench/"],
     "nlohmann": ["src/", "search/", "bench/"],
     "CLI": ["src/cli/", "bench/"],
     "spdlog": ["src/cli/"],
-    "dnnl": ["kernels/cpu/"],
     "cuda": ["kernels/cuda/"],
     "cublas": ["kernels/cuda/"],
     "pcre2": ["src/tokens/"],
@@ -48,7 +46,7 @@ EXTERNAL = {
     "zlib": ["search/"],
 }  # fmt: skip
 # nvcc takes minutes or fails over these.
-NOT_IN_CUDA = {"fmt", "Eigen", "boost", "nlohmann"}
+NOT_IN_CUDA = {"fmt", "boost", "nlohmann"}
 
 SUFFIXES = {".hpp", ".h", ".inl", ".cpp", ".cu", ".cuh"}
 ROOTS = ["include", "src", "kernels", "search", "examples", "bench"]

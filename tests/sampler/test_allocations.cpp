@@ -1,23 +1,9 @@
-#include <atomic>
-#include <cstdlib>
 #include <doctest/doctest.h>
-#include <new>
 #include <vector>
 
 #include "banyan/sampler.hpp"
 #include "oracle.hpp"
-
-namespace {
-std::atomic<std::int64_t> n_allocations = 0;
-}
-
-void* operator new(std::size_t n) {
-  ++n_allocations;
-  if (void* p = std::malloc(n)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#include "tests/count_allocations.hpp"
 
 using namespace banyan;
 
@@ -53,8 +39,8 @@ TEST_CASE("after the first draw nothing is allocated, whatever the options and r
     sampler.logprob(row, 5, 0);
   };
   draw_all(rows[2], 0);
-  const std::int64_t before = n_allocations;
+  const std::int64_t before = test::n_allocations;
   CHECK(before > 0);
   for (std::size_t i = 0; i < rows.size(); ++i) draw_all(rows[i], 1000 * (i + 1));
-  CHECK(n_allocations == before);
+  CHECK(test::n_allocations == before);
 }

@@ -1,32 +1,12 @@
-// Counts heap allocations, so it is an executable of its own: a step's planning allocates nothing after warm-up.
-#include <cstdlib>
+// A step's planning allocates nothing after warm-up. An executable of its own, as all of its allocations are counted.
 #include <doctest/doctest.h>
-#include <new>
 #include <vector>
 
 #include "banyan/plan.hpp"
-
-namespace {
-std::int64_t n_allocations = 0;
-}
-
-void* operator new(std::size_t n) {
-  ++n_allocations;
-  if (void* p = std::malloc(n)) return p;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t n, std::align_val_t alignment) {
-  ++n_allocations;
-  const auto a = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(a, (n + a - 1) / a * a)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#include "tests/count_allocations.hpp"
 
 using namespace banyan;
+using test::n_allocations;
 
 TEST_CASE("Planner and tree: decoding steps allocate nothing after warm-up, over new blocks of slots too") {
   using enum PlanOptions::Sharing;

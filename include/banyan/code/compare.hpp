@@ -2,11 +2,10 @@
 //
 // Two named comparators:
 //
-//   apps    the lenient one, whose score is the headline. As published for APPS: white space at line ends and blank
-//   lines do
-//           not count, tokens may be separated by any space, numbers with a fraction or an exponent are compared with a
-//           tolerance. Unlike the published one, order and number of lines and tokens count, and integers are exact.
-//   strict  the text must be the same but for white space at line ends and empty lines at the end.
+// - apps: the lenient one, whose score is the headline. As published for APPS, white space at line ends and blank lines
+//   do not count, tokens may be separated by any space, numbers with a fraction or an exponent are compared with a
+//   tolerance. Unlike the published one, order and number of lines and tokens count, and integers are exact.
+// - strict: the text must be the same but for white space at line ends and empty lines at the end.
 //
 // Letters count as they are ("YES" is not "yes"); "nan" and "inf" are words, equal only to themselves.
 #pragma once

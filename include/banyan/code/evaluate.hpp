@@ -75,7 +75,8 @@ struct EvalReport {
   double seconds = 0;
 };
 
-// Throws Error{device} if the machine fails, Error{bad_file} if `out` cannot be written; lines written before stay.
+// Throws Error{device} if the machine fails or its disk is full, Error{bad_file} if `out` cannot be opened; lines
+// written before stay.
 EvalReport evaluate(const Sandbox& sandbox, std::span<const CodeProblem> problems,
                     std::span<const SampleRecord> samples, const EvalOptions& options,
                     const std::function<void(const EvalProgress&)>& on_progress = {});

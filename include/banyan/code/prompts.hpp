@@ -38,8 +38,8 @@ std::vector<FewShot> load_few_shot(const std::string& path);
 
 struct PromptText {
   std::string root;  // "" without examples, except for chat, whose template may begin with text of its own
-  std::string
-      problem;  // white space at its end is stripped: a small model that has to continue after it writes nothing
+  // White space at its end is stripped: a small model that has to continue after it writes nothing.
+  std::string problem;
 };
 
 // `chat_template`: name of the model's template (see chat_template_name), for PromptStyle::chat only; there the mark

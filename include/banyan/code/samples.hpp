@@ -48,7 +48,7 @@ class JsonLinesWriter {
   JsonLinesWriter(const JsonLinesWriter&) = delete;
   JsonLinesWriter& operator=(const JsonLinesWriter&) = delete;
 
-  // Throws Error{bad_file} when the disk is full; what was written before stays whole.
+  // Throws Error{device} when the disk is full; what was written before stays whole.
   void append(std::string_view line);
 
  private:
@@ -78,7 +78,7 @@ struct MergeReport {
 // The output appears whole or not at all.
 MergeReport merge_samples(const std::vector<std::string>& inputs, const std::string& output);
 
-// Writes beside `path`, then renames over it. Throws Error{bad_file}.
+// Writes beside `path`, then renames over it. Throws Error{bad_file}, Error{device} when the disk is full.
 void write_file_atomically(const std::string& path, std::string_view content);
 
 }  // namespace banyan::code

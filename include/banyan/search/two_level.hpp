@@ -23,14 +23,15 @@ struct TwoLevelOptions {
   bool parse_special = false;  // texts that spell special tokens become those (chat prompts)
   SampleOptions sample;        // n, stream and first_sample are set per problem
   bool keep_nodes = false;     // keep finished samples in the tree (to draw it) instead of freeing their KV
-  // Called for each finished sample as soon as it is done, in the order they end.
+  // Called for each finished sample as soon as it is done, in the order they end. A problem whose text cannot be
+  // tokenised gives a Thought with the error for each of its samples.
   std::function<void(std::size_t problem, const Thought& thought)> on_sample = {};
 };
 
 struct TwoLevelResult {
   std::int64_t n_samples = 0, n_failed = 0;
   Node root;                                   // empty without a root text
-  std::vector<Node> problems;                  // with keep_nodes
+  std::vector<Node> problems;                  // with keep_nodes; empty where the text could not be tokenised
   std::vector<std::vector<Thought>> thoughts;  // with keep_nodes: [problem][as drawn]
 };
 

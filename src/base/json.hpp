@@ -1,5 +1,5 @@
-// JSON from untrusted files: nlohmann's parser behind typed errors and a depth limit. Layer 5, internal, .cpp files
-// only.
+// JSON from untrusted files: nlohmann's parser behind typed errors and a depth limit. Layer 0, internal, for .cpp files
+// only (nlohmann's header is slow to compile). Knows no file form. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,12 @@
 
 namespace banyan {
 
-// Throws Error{bad_file} naming `where` for text that is no JSON object, nests deeper than 64, or has a key twice.
-nlohmann::json parse_json_object(std::string_view text, const std::string& where);
+// Throws Error{bad_file} naming `where` for text that is no JSON or nests deeper than 64. Of a key that stands in an
+// object twice, the last counts.
+nlohmann::json parse_json(std::string_view text, const std::string& where);
 
-// Reads a small text file whole. Throws Error{bad_file}.
+// The same for what must be an object, and in which no key may stand twice.
+nlohmann::json parse_json_object(std::string_view text, const std::string& where);
 nlohmann::json read_json_object(const std::string& path);
 
 // A member of an object, or nothing where it is absent or null. A value of another type throws Error{bad_file}

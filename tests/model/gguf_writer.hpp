@@ -1,5 +1,5 @@
-// Writer of small GGUF files (version 3): for tests and tools that make models. Layer 5, internal. Everything is kept
-// in memory until bytes() lays it out; nothing is checked that a test may want to write wrongly.
+// Writer of small GGUF files (version 3): for tests that make models. Everything is kept in memory until bytes() lays
+// it out; nothing is checked that a test may want to write wrongly.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "model/gguf_writer.hpp"
+#include "gguf_writer.hpp"
 
 #include <array>
 #include <cstring>

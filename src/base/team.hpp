@@ -1,4 +1,5 @@
-// A team of threads that shares out the pieces of one job at a time. Knows nothing of what the pieces are.
+// A team of threads that shares out the pieces of one job at a time. Knows nothing of what the pieces are. Layer 0,
+// internal.
 //
 // Whoever is free takes the next piece, the calling thread too, and the caller waits only for pieces that were begun:
 // a worker that the machine does not run at the moment is not waited for. (With OpenMP's fork and join, each job waited
@@ -14,11 +15,14 @@
 #include <thread>
 #include <vector>
 
-namespace banyan::kernels {
+namespace banyan {
+
+// CPUs that this process may run on.
+int available_cpus();
 
 class Team {
  public:
-  explicit Team(int n_threads);  // the caller and n_threads - 1 workers
+  explicit Team(int n_threads);  // the caller and n_threads - 1 workers; 0: a thread for each of available_cpus()
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -52,4 +56,4 @@ class Team {
   std::vector<std::thread> workers_;
 };
 
-}  // namespace banyan::kernels
+}  // namespace banyan

@@ -1,11 +1,11 @@
-#include "model/json.hpp"
+#include "base/json.hpp"
 
 #include <fmt/format.h>
 #include <limits>
 #include <set>
 #include <vector>
 
-#include "model/mapped_file.hpp"
+#include "banyan/read_file.hpp"
 
 namespace banyan {
 namespace {
@@ -22,13 +22,14 @@ Error wrong_type(const std::string& where, const char* key, const char* wanted, 
           fmt::format("is a {}, {} is wanted", value.type_name(), wanted)};
 }
 
-}  // namespace
-
-nlohmann::json parse_json_object(std::string_view text, const std::string& where) {
+nlohmann::json parse(std::string_view text, const std::string& where, bool unique_keys) {
   using Event = nlohmann::json::parse_event_t;
   std::vector<std::set<std::string>> keys;  // of the objects that are open
   const auto watch = [&](int depth, Event event, nlohmann::json& value) {
-    if (depth > kMaxDepth) throw Error(ErrorCode::bad_file, where, fmt::format("nests deeper than {}", kMaxDepth));
+    if (depth > kMaxDepth) {
+      throw Error(ErrorCode::bad_file, where, fmt::format("is nested deeper than {} levels", kMaxDepth));
+    }
+    if (!unique_keys) return true;
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(value.get<std::string>()).second) {
@@ -37,18 +38,23 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& where
     return true;
   };
   try {
-    auto parsed = nlohmann::json::parse(text.begin(), text.end(), watch);
-    if (!parsed.is_object()) throw Error(ErrorCode::bad_file, where, "is not a JSON object");
-    return parsed;
+    return nlohmann::json::parse(text.begin(), text.end(), watch);
   } catch (const nlohmann::json::exception& e) {
     throw Error(ErrorCode::bad_file, where, std::string("is not valid JSON: ") + e.what());
   }
 }
 
-nlohmann::json read_json_object(const std::string& path) {
-  const MappedFile file(path);
-  return parse_json_object({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text, const std::string& where) { return parse(text, where, false); }
+
+nlohmann::json parse_json_object(std::string_view text, const std::string& where) {
+  auto parsed = parse(text, where, true);
+  if (!parsed.is_object()) throw Error(ErrorCode::bad_file, where, "is not a JSON object");
+  return parsed;
 }
+
+nlohmann::json read_json_object(const std::string& path) { return parse_json_object(read_file(path), path); }
 
 std::optional<std::int64_t> find_int(const nlohmann::json& object, const char* key, const std::string& where) {
   const nlohmann::json* value = find(object, key);

@@ -1,4 +1,4 @@
-#include "model/safetensors_writer.hpp"
+#include "safetensors_writer.hpp"
 
 #include <array>
 #include <cassert>

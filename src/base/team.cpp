@@ -1,8 +1,9 @@
-#include "kernels/cpu/team.hpp"
+#include "base/team.hpp"
 
 #include <cassert>
+#include <sched.h>
 
-namespace banyan::kernels {
+namespace banyan {
 namespace {
 
 constexpr std::uint64_t kPieceBits = 24, kPieceMask = (std::uint64_t{1} << kPieceBits) - 1;
@@ -20,7 +21,16 @@ void pause() {
 
 }  // namespace
 
+int available_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  const unsigned n = std::thread::hardware_concurrency();  // more CPUs than a cpu_set_t holds
+  return n == 0 ? 1 : static_cast<int>(n);
+}
+
 Team::Team(int n_threads) {
+  assert(n_threads >= 0);
+  if (n_threads == 0) n_threads = available_cpus();
   workers_.reserve(static_cast<std::size_t>(n_threads - 1));
   for (int t = 1; t < n_threads; ++t) workers_.emplace_back([this, t] { work(t); });
 }
@@ -78,4 +88,4 @@ void Team::work(int thread) {
   }
 }
 
-}  // namespace banyan::kernels
+}  // namespace banyan

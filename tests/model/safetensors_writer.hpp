@@ -1,4 +1,4 @@
-// Writer of small safetensors files, for tests and tools that make models. Layer 5, internal.
+// Writer of small safetensors files, for tests that make models.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 #include <vector>
 
-#include "kernels/cpu/team.hpp"
+#include "base/team.hpp"
 
-using namespace banyan::kernels;
+using banyan::Team;
 
 TEST_CASE("a team does each piece of each job exactly once before run returns, whatever its size") {
   for (const int n_threads : {1, 2, 5}) {
