@@ -40,7 +40,8 @@ file_of() {  # TYPE: the model in that type
   if [[ $model == *"${1^^}".gguf ]]; then
     echo "$model"
   else
-    local made=$peers/$(basename "$model" .gguf).$1.gguf
+    local made
+    made=$peers/$(basename "$model" .gguf).$1.gguf
     [[ -e $made ]] || "$bin/llama-quantize" --allow-requantize "$model" "$made" "${1^^}" "$threads" >&2
     echo "$made"
   fi
