@@ -67,16 +67,10 @@ ordered_json number(double x) { return std::isfinite(x) ? ordered_json(rounded(x
 ResultFile::ResultFile(std::string bench, int argc, const char* const* argv) {
   std::string command;
   for (int i = 0; i < argc; ++i) {
+    // Absolute paths by their last part alone: where files lie on this machine is nobody's business.
     const std::string word = argv[i];
-    // The program by its name alone, and files of home by "~": where they lie is nobody's business.
-    const char* home = std::getenv("HOME");
-    if (i == 0) {
-      command = word.substr(word.rfind('/') + 1);
-    } else if (home != nullptr && *home != '\0' && word.starts_with(home)) {
-      command += " ~" + word.substr(std::string(home).size());
-    } else {
-      command += " " + word;
-    }
+    const bool is_path = i == 0 || word.starts_with('/');
+    command += (i > 0 ? " " : "") + (is_path ? word.substr(word.rfind('/') + 1) : word);
   }
   file_ = {{"bench", std::move(bench)},
            {"commit", commit()},

@@ -27,8 +27,7 @@ mkdir -p "$peers" "$(dirname "$out")"
 if [[ ! -x $bin/llama-batched-bench || ! -x $bin/llama-quantize ]]; then
   source=$peers/llama_cpp_python-$VERSION
   if [[ ! -d $source ]]; then
-    python3 -m pip download -q --no-binary :all: --no-deps --no-build-isolation -d "$peers" "llama-cpp-python==$VERSION" ||
-      python3 -m pip download -q --no-binary :all: --no-deps -d "$peers" "llama-cpp-python==$VERSION"
+    python3 -m pip download -q --no-deps --no-binary llama-cpp-python -d "$peers" "llama-cpp-python==$VERSION" >&2
     tar -xzf "$source.tar.gz" -C "$peers"
   fi
   cmake -S "$source/vendor/llama.cpp" -B "$peers/llamacpp" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
@@ -41,7 +40,8 @@ file_of() {  # TYPE: the model in that type
   if [[ $model == *"${1^^}".gguf ]]; then
     echo "$model"
   else
-    local made=$peers/$(basename "$model" .gguf).$1.gguf
+    local made
+    made=$peers/$(basename "$model" .gguf).$1.gguf
     [[ -e $made ]] || "$bin/llama-quantize" --allow-requantize "$model" "$made" "${1^^}" "$threads" >&2
     echo "$made"
   fi
