@@ -76,6 +76,9 @@ class Sampler {
   Sampler(Sampler&&) noexcept;
   Sampler& operator=(Sampler&&) noexcept;
 
+  // Makes room for rows of this size at once, where the first draw would.
+  void reserve(std::int64_t vocab_size);
+
   // Draws from logits [vocab_size]: the first token in id order whose cumulative probability exceeds uniform01(key).
   // Throws Error{bad_input} for a token of the history outside the vocabulary, if a penalty is on.
   void draw(std::span<const float> logits, const SamplerOptions& options, const StreamKey& key,

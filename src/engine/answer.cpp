@@ -5,7 +5,10 @@
 namespace banyan::detail {
 
 Answerer::Answerer(std::int64_t vocab_size, int n_threads)
-    : vocab_size_(vocab_size), team_(n_threads), samplers_(static_cast<std::size_t>(team_.n_threads())) {}
+    : vocab_size_(vocab_size), team_(n_threads), samplers_(static_cast<std::size_t>(team_.n_threads())) {
+  // Which thread draws which row is chance: one that comes late must not allocate in the middle of a run.
+  for (Sampler& sampler : samplers_) sampler.reserve(vocab_size);
+}
 
 void Answerer::run_hooks(const SequenceTree& tree, std::span<const float> logits, std::span<const StepQuery> queries,
                          std::span<StepAnswer> answers) {

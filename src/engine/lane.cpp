@@ -50,23 +50,28 @@ bool Lane::gather() {
 void Lane::drop_withdrawn() {
   const auto check_budget = [this](Item& item) {
     if (item.wish == nullptr || !item.wish->job || !item.wish->job->over_budget()) return;
+    sweep_waiting_ = true;
     if (item.kind == Item::Kind::sample) {
       finish_sample(item, FinishReason::length);
     } else {
       fail(item, Error(ErrorCode::cancelled, "job", "the budget of tokens or steps is spent"));
     }
   };
-  for (const auto& entry : waiting) check_budget(*entry.second);
   for (const auto& item : active) check_budget(*item);
-  std::erase_if(waiting, [](const auto& entry) { return entry.second->wish == nullptr; });
   std::erase_if(active, [](const auto& item) { return item->wish == nullptr; });
+  if (!sweep_waiting_) return;  // those who wait may be many more than those who decode
+  for (const auto& entry : waiting) check_budget(*entry.second);
+  std::erase_if(waiting, [](const auto& entry) { return entry.second->wish == nullptr; });
+  sweep_waiting_ = false;
 }
 
 // What can never be done is refused at once, before it waits for its turn.
 void Lane::receive() {
   for (std::size_t i = 0; i < arrived.size(); ++i) {  // a callback of a refused one may add more
     auto item = std::move(arrived[i]);
-    if (item->wish != nullptr && !refuse(*item)) waiting.emplace(item->order, std::move(item));
+    if (item->wish == nullptr || refuse(*item)) continue;
+    sweep_waiting_ = sweep_waiting_ || (item->wish->job && item->wish->job->over_budget());
+    waiting.emplace(item->order, std::move(item));
   }
   arrived.clear();
 }

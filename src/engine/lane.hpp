@@ -150,6 +150,7 @@ struct Lane : std::enable_shared_from_this<Lane> {
   std::vector<std::pair<NodeId, std::int64_t>> locked_;  // (node, leading tokens that active paths need), sorted
   Plan plan_;
   std::int64_t rows_left_ = 0, logits_left_ = 0;
+  bool sweep_waiting_ = false;  // some who wait were withdrawn, or their job's budget is spent
   bool pool_is_tight_ = false;  // an item was preempted and none has ended since: admitting more would only thrash
   std::unordered_map<std::int64_t, std::int64_t> evicted_;  // node -> tokens whose KV it lost
 };

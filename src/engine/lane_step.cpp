@@ -189,6 +189,7 @@ void Lane::withdraw(const Wish& wish) {
     item.base = Node();
   };
   pool_is_tight_ = false;
+  sweep_waiting_ = true;
   for (auto& item : arrived) {
     if (item) drop(*item);
   }

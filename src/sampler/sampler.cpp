@@ -189,6 +189,7 @@ float to_logprob(float logit, const Row& row, double log_sum) {
 
 Sampler::Sampler() : scratch_(std::make_unique<Scratch>()) {}
 Sampler::~Sampler() = default;
+void Sampler::reserve(std::int64_t vocab_size) { scratch_->reserve(vocab_size); }
 Sampler::Sampler(Sampler&&) noexcept = default;
 Sampler& Sampler::operator=(Sampler&&) noexcept = default;
 

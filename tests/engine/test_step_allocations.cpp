@@ -1,31 +1,9 @@
 // A step of decoding allocates nothing once it has seen its size: counted over the whole process.
-#include <atomic>
-#include <cstdlib>
 #include <doctest/doctest.h>
-#include <new>
 
 #include "banyan/session.hpp"
+#include "count_allocations.hpp"
 #include "engine/models.hpp"
-
-namespace {
-std::atomic<std::int64_t> n_allocations{0};
-}
-
-void* operator new(std::size_t n) {
-  ++n_allocations;
-  if (void* p = std::malloc(n)) return p;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t n, std::align_val_t alignment) {
-  ++n_allocations;
-  const auto a = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(a, (n + a - 1) / a * a)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 using namespace banyan;
 
@@ -45,9 +23,9 @@ TEST_CASE("a decode step allocates nothing after warm-up") {
     o.sampler = {.temperature = 0.8, .top_k = 40, .top_p = 0.95};
     auto job = s.start(s.sample(root, o));
     for (int i = 0; i < 60; ++i) REQUIRE(s.step());
-    const std::int64_t before = n_allocations;
+    const std::int64_t before = test::n_allocations;
     for (int i = 0; i < 80; ++i) REQUIRE(s.step());
-    CHECK(n_allocations - before == 0);
+    CHECK(test::n_allocations - before == 0);
     s.run();
     CHECK(job.result().size() == 32);
   }
