@@ -43,7 +43,7 @@ default_option() {
 }
 default_option --n 64
 default_option --seed 1
-default_option --max-tokens 128
+default_option --max-tokens 64
 
 install_packages "${PACKAGES[@]}"
 build banyan_cli
