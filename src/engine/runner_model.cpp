@@ -70,7 +70,7 @@ class ModelRunner final : public StepRunner {
 }  // namespace
 
 std::int64_t kv_bytes_per_token(const ModelConfig& config, DType kv_type) {
-  return 2 * config.n_layers * dtype_bytes(kv_type, config.n_heads_kv * config.head_dim);
+  return KvStore::bytes_per_token(config, kv_type);
 }
 
 std::unique_ptr<StepRunner> make_runner(std::shared_ptr<const Model> model, const RunnerOptions& options) {
