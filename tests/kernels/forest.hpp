@@ -146,6 +146,14 @@ class Forest {
     return r;
   }
 
+  // Of the stored keys (which = 0) and values (1).
+  double element(std::int64_t which, std::int64_t head, std::int64_t slot, std::int64_t i) const {
+    const std::int64_t j = ((which * shape.n_heads_kv + head) * n_slots + slot) * shape.head_dim + i;
+    if (shape.type == DType::f32) return reinterpret_cast<const float*>(kv.data())[j];
+    if (shape.type == DType::bf16) return to_float(reinterpret_cast<const bf16*>(kv.data())[j]);
+    return to_float(reinterpret_cast<const f16*>(kv.data())[j]);
+  }
+
   Shape shape;
   std::vector<Node> nodes;
   std::vector<std::int64_t> order;  // depth-first
@@ -220,13 +228,6 @@ class Forest {
       if (shape.type == DType::bf16) reinterpret_cast<bf16*>(kv.data())[i] = to_bf16(x);
       if (shape.type == DType::f16) reinterpret_cast<f16*>(kv.data())[i] = to_f16(x);
     }
-  }
-
-  double element(std::int64_t which, std::int64_t head, std::int64_t slot, std::int64_t i) const {
-    const std::int64_t j = ((which * shape.n_heads_kv + head) * n_slots + slot) * shape.head_dim + i;
-    if (shape.type == DType::f32) return reinterpret_cast<const float*>(kv.data())[j];
-    if (shape.type == DType::bf16) return to_float(reinterpret_cast<const bf16*>(kv.data())[j]);
-    return to_float(reinterpret_cast<const f16*>(kv.data())[j]);
   }
 
   // Slots of path positions [begin, end) of a path through node i.
