@@ -4,6 +4,7 @@
 // options need (sample_row.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cuda_runtime_api.h>
 

@@ -206,22 +206,39 @@ class RowSampler {
 
   // --- passes ---
 
-  // f(i, x) for each token of a segment, ids ascending for each lane; for ids >= n too, with x = -inf.
-  template <class F>
-  BANYAN_ROW_CODE void for_segment(const float* row, std::int32_t n, std::int32_t segment, F&& f) {
-    constexpr int kStep = 4 * Group::kLanes;
-    constexpr int kLoads = kSegment / kStep < 4 ? kSegment / kStep : 4;  // under way at once
-    const std::int32_t begin = segment * kSegment, end = begin + kSegment < n ? begin + kSegment : n;
-    for (std::int32_t base = begin + 4 * g_.lane(); base < end; base += kLoads * kStep) {
-      float x[kLoads][4];
-      BANYAN_UNROLL
-      for (int load = 0; load < kLoads; ++load) g_.load4(row, base + load * kStep, n, x[load]);
+  // What a lane has under way at once: logits of ids that ascend, -inf for ids >= n.
+  struct Batch {
+    static constexpr int kStep = 4 * Group::kLanes;
+    static constexpr int kLoads = kSegment / kStep < 4 ? kSegment / kStep : 4;
+    std::int32_t base;
+    float x[kLoads][4];
+
+    // f(i, x) for each.
+    template <class F>
+    BANYAN_ROW_CODE void each(F&& f) const {
       BANYAN_UNROLL
       for (int load = 0; load < kLoads; ++load) {
         BANYAN_UNROLL
         for (int j = 0; j < 4; ++j) f(base + load * kStep + j, x[load][j]);
       }
     }
+  };
+  template <class F>
+  BANYAN_ROW_CODE void for_batches(const float* row, std::int32_t n, std::int32_t segment, F&& f) {
+    const std::int32_t begin = segment * kSegment, end = begin + kSegment < n ? begin + kSegment : n;
+    Batch batch;
+    for (batch.base = begin + 4 * g_.lane(); batch.base < end; batch.base += Batch::kLoads * Batch::kStep) {
+      BANYAN_UNROLL
+      for (int load = 0; load < Batch::kLoads; ++load) {
+        g_.load4(row, batch.base + load * Batch::kStep, n, batch.x[load]);
+      }
+      f(batch);
+    }
+  }
+  // f(i, x) for each token of a segment, ids ascending for each lane; for ids >= n too, with x = -inf.
+  template <class F>
+  BANYAN_ROW_CODE void for_segment(const float* row, std::int32_t n, std::int32_t segment, F&& f) {
+    for_batches(row, n, segment, [&](const Batch& batch) { batch.each(f); });
   }
   template <class F>
   BANYAN_ROW_CODE void for_row(const float* row, std::int32_t n, F&& f) {
@@ -234,17 +251,29 @@ class RowSampler {
     // The sum is relative to the largest logit so far.
     float best = -kInfinity, least = kInfinity, sum = 0;
     std::int32_t at = n, bad = n;
-    for_row(row, n, [&](std::int32_t i, float x) {
-      if (!(x <= kMaxFinite)) bad = bad < i ? bad : i;
-      if (x > best) {
-        sum = sum * g_.fast_exp2((best - x) * sampling::kLog2E) + 1;
-        best = x;
-        at = i;
-      } else if (x > -kInfinity) {
-        sum += g_.fast_exp2((x - best) * sampling::kLog2E);
+    const auto add_batch = [&](const Batch& batch) {
+      float largest = -kInfinity;
+      bool finite = true;
+      batch.each([&](std::int32_t, float x) {
+        largest = x > largest ? x : largest;
+        least = x > -kInfinity && x < least ? x : least;
+        finite = finite && x <= kMaxFinite;
+      });
+      if (!finite) {
+        batch.each([&](std::int32_t i, float x) { bad = !(x <= kMaxFinite) && i < bad ? i : bad; });
       }
-      if (x > -kInfinity) least = x < least ? x : least;
-    });
+      if (largest > best) {
+        sum *= g_.fast_exp2((best - largest) * sampling::kLog2E);
+        best = largest;
+        at = n;
+        batch.each([&](std::int32_t i, float x) { at = x == largest && i < at ? i : at; });
+      }
+      if (best == -kInfinity) return;
+      batch.each([&](std::int32_t, float x) { sum += g_.fast_exp2((x - best) * sampling::kLog2E); });
+    };
+    for (std::int32_t segment = g_.warp(); segment < n_segments(n); segment += g_.n_warps()) {
+      for_batches(row, n, segment, add_batch);
+    }
     RowStats r;
     r.bad_token = g_.reduce(bad, Min());
     r.max = g_.reduce(best, Max());
