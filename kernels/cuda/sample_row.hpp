@@ -33,9 +33,11 @@
 // In a .cu this is device code: a block's barriers and shuffles have no meaning on the host.
 #ifdef __CUDACC__
 #define BANYAN_ROW_CODE __device__ __forceinline__
+#define BANYAN_ROW_CALL __device__ __noinline__  // used in several places: one copy
 #define BANYAN_UNROLL _Pragma("unroll")
 #else
 #define BANYAN_ROW_CODE inline
+#define BANYAN_ROW_CALL inline
 #define BANYAN_UNROLL
 #endif
 
@@ -160,7 +162,7 @@ class RowSampler {
   // [vocab_size] is 0 and is left 0. choice, top (of all queries) are written.
   BANYAN_ROW_CODE void answer(const RowQuery& q, const float* row, std::int32_t vocab_size, const std::int32_t* history,
                               float* edited, std::uint32_t* counts, RowChoice* choice, RowTop* top) {
-    const RowStats raw = scan(row, vocab_size);
+    const RowStats raw = scan(g_, s_, row, vocab_size);
     if (raw.status != RowStatus::good) {
       if (g_.rank() == 0) *choice = {raw.bad_token, row[raw.bad_token], 0, raw.status};
       return;
@@ -173,7 +175,7 @@ class RowSampler {
     if (q.kind == RowQuery::draw) {
       if (q.penalties != 0) {
         penalise(q, row, vocab_size, history + q.history_begin, edited, counts);
-        token = choose(q, edited, vocab_size, scan(edited, vocab_size));
+        token = choose(q, edited, vocab_size, scan(g_, s_, edited, vocab_size));
       } else {
         token = choose(q, row, vocab_size, raw);
       }
@@ -247,9 +249,13 @@ class RowSampler {
     }
   }
 
-  BANYAN_ROW_CODE RowStats scan(const float* row, std::int32_t n) {
-    // The sum is relative to the largest logit so far.
-    float best = -kInfinity, least = kInfinity, sum = 0;
+  BANYAN_ROW_CALL static RowStats scan(Group g, RowScratch& s, const float* row, std::int32_t n) {
+    return RowSampler(g, s).scan_row(row, n);
+  }
+  BANYAN_ROW_CODE RowStats scan_row(const float* row, std::int32_t n) {
+    // The sum is relative to the largest logit so far; of a batch in float, over batches in double.
+    float best = -kInfinity, least = kInfinity;
+    double sum = 0;
     std::int32_t at = n, bad = n;
     const auto add_batch = [&](const Batch& batch) {
       float largest = -kInfinity;
@@ -263,13 +269,15 @@ class RowSampler {
         batch.each([&](std::int32_t i, float x) { bad = !(x <= kMaxFinite) && i < bad ? i : bad; });
       }
       if (largest > best) {
-        sum *= g_.fast_exp2((best - largest) * sampling::kLog2E);
+        sum *= static_cast<double>(g_.fast_exp2((best - largest) * sampling::kLog2E));
         best = largest;
         at = n;
         batch.each([&](std::int32_t i, float x) { at = x == largest && i < at ? i : at; });
       }
       if (best == -kInfinity) return;
-      batch.each([&](std::int32_t, float x) { sum += g_.fast_exp2((x - best) * sampling::kLog2E); });
+      float of_batch = 0;
+      batch.each([&](std::int32_t, float x) { of_batch += g_.fast_exp2((x - best) * sampling::kLog2E); });
+      sum += static_cast<double>(of_batch);
     };
     for (std::int32_t segment = g_.warp(); segment < n_segments(n); segment += g_.n_warps()) {
       for_batches(row, n, segment, add_batch);
@@ -282,8 +290,7 @@ class RowSampler {
     if (r.status != RowStatus::good) return r;
     r.min = g_.reduce(least, Min());
     r.argmax = g_.reduce(best == r.max ? at : n, Min());
-    r.log_sum =
-        log(g_.sum(static_cast<double>(sum) * static_cast<double>(g_.fast_exp2((best - r.max) * sampling::kLog2E))));
+    r.log_sum = log(g_.sum(sum * static_cast<double>(g_.fast_exp2((best - r.max) * sampling::kLog2E))));
     return r;
   }
 
@@ -345,6 +352,17 @@ class RowSampler {
   BANYAN_ROW_CODE Range chunk(std::int32_t n) const {
     const std::int32_t each = (n + g_.size() - 1) / g_.size(), begin = each * g_.rank();
     return {begin < n ? begin : n, begin + each < n ? begin + each : n};
+  }
+
+  // The cut through what `within` keeps: k tokens, or, by weight, top_p of them.
+  BANYAN_ROW_CALL static Cut cut(Group g, RowScratch& s, const float* row, std::int32_t n, float max, float min,
+                                 Measure measure, Cut within, Weight k, double top_p) {
+    RowSampler sampler(g, s);
+    const Binning binning(max, min, measure.by_weight ? measure.scale : sampling::kLog2E);
+    const Weight total = sampler.count_bins(row, n, binning, measure, within);
+    Weight wanted = measure.by_weight ? sampling::top_p_weight(top_p, total) : k;
+    wanted = wanted > 0 ? wanted : 1;
+    return sampler.select(row, n, binning, measure, within, wanted);
   }
 
   // Sets the bins to the counts of what `within` keeps; tokens without measure are not counted. Returns the measure of
@@ -493,10 +511,10 @@ class RowSampler {
 
   // The k likeliest, 1 <= k <= min(n, kList).
   BANYAN_ROW_CODE void list_top(const float* row, std::int32_t n, const RowStats& stats, std::int32_t k, RowTop* top) {
-    const Cut cut = top_k(row, n, stats, k);
+    const Cut best = top_k(row, n, stats, k);
     begin_list();
     for_row(row, n, [&](std::int32_t i, float x) {
-      if (i < n && kept(cut, i, x)) push(i, x);
+      if (i < n && kept(best, i, x)) push(i, x);
     });
     sort_list();
     for (std::int32_t i = g_.rank(); i < k; i += g_.size()) {
@@ -505,26 +523,20 @@ class RowSampler {
   }
 
   BANYAN_ROW_CODE Cut top_k(const float* row, std::int32_t n, const RowStats& stats, std::int32_t k) {
-    const Binning binning(stats.max, stats.min, sampling::kLog2E);
-    count_bins(row, n, binning, {}, all());
-    return select(row, n, binning, {}, all(), static_cast<Weight>(k));
+    return cut(g_, s_, row, n, stats.max, stats.min, {}, all(), static_cast<Weight>(k), 1);
   }
 
   // Temperature, filters, draw.
   BANYAN_ROW_CODE std::int32_t choose(const RowQuery& q, const float* row, std::int32_t n, const RowStats& stats) {
     if (q.greedy != 0) return stats.argmax;
-    Cut cut = all();
-    if (q.top_k > 0 && q.top_k < n) cut = top_k(row, n, stats, q.top_k);
+    Cut left = all();
+    if (q.top_k > 0 && q.top_k < n) left = top_k(row, n, stats, q.top_k);
     if (q.top_p < 1) {
-      const Binning binning(stats.max, stats.min, q.scale);
-      const Measure weights{true, stats.max, q.scale};
-      const Weight total = count_bins(row, n, binning, weights, cut);
-      const Weight wanted = sampling::top_p_weight(q.top_p, total);
-      cut = select(row, n, binning, weights, cut, wanted > 0 ? wanted : 1);
+      left = cut(g_, s_, row, n, stats.max, stats.min, {true, stats.max, q.scale}, left, 0, q.top_p);
     }
     const float max = stats.max, scale = q.scale, floor = q.min_p;
     const auto weigh = [=](std::int32_t i, float x) -> Weight {
-      if (!kept(cut, i, x)) return 0;
+      if (!kept(left, i, x)) return 0;
       const float e = sampling::exp_of(x, max, scale);
       return e >= floor ? sampling::weight_of(e) : 0;
     };

@@ -1,6 +1,7 @@
 #include "sampler/penalties.hpp"
 
 #include "kernels/sample_errors.hpp"
+#include "kernels/sample_math.hpp"
 
 namespace banyan::sampling {
 
