@@ -33,7 +33,7 @@
 // In a .cu this is device code: a block's barriers and shuffles have no meaning on the host.
 #ifdef __CUDACC__
 #define BANYAN_ROW_CODE __device__ __forceinline__
-#define BANYAN_ROW_CALL __device__ __noinline__  // used in several places: one copy
+#define BANYAN_ROW_CALL __device__ __noinline__  // one copy, with registers of its own
 #define BANYAN_UNROLL _Pragma("unroll")
 #else
 #define BANYAN_ROW_CODE inline
@@ -169,12 +169,12 @@ class RowSampler {
     }
     std::int32_t n_top = q.kind == RowQuery::logprob ? 0 : q.n_top;
     n_top = n_top < vocab_size ? n_top : vocab_size;
-    if (n_top > 0) list_top(row, vocab_size, raw, n_top, top + q.top_begin);
+    if (n_top > 0) list_top(g_, s_, row, vocab_size, raw, n_top, top + q.top_begin);
 
     std::int32_t token = q.kind == RowQuery::logprob ? q.target : -1;
     if (q.kind == RowQuery::draw) {
       if (q.penalties != 0) {
-        penalise(q, row, vocab_size, history + q.history_begin, edited, counts);
+        penalise(g_, s_, q, row, vocab_size, history + q.history_begin, edited, counts);
         token = choose(q, edited, vocab_size, scan(g_, s_, edited, vocab_size));
       } else {
         token = choose(q, row, vocab_size, raw);
@@ -389,7 +389,7 @@ class RowSampler {
     const int first = s_.first_bin, last = s_.last_bin;
     Weight n_candidates = 0;
     for (int b = first + g_.rank(); b <= last; b += g_.size()) n_candidates += s_.bins[b];
-    if (g_.sum(n_candidates) > kList) return cut_by_bisection(row, n, measure, within, wanted);
+    if (g_.sum(n_candidates) > kList) return bisect(g_, s_, row, n, measure, within, wanted);
 
     begin_list();
     Weight above = 0;
@@ -466,15 +466,16 @@ class RowSampler {
   }
 
   // Narrows the logits [low, high] (as ordered integers) that hold the border, by eighths; then counts equals.
-  BANYAN_ROW_CODE Cut cut_by_bisection(const float* row, std::int32_t n, const Measure& measure, Cut within,
-                                       Weight wanted) {
+  BANYAN_ROW_CALL static Cut bisect(Group g, RowScratch& s, const float* row, std::int32_t n, Measure measure,
+                                    Cut within, Weight wanted) {
     constexpr int kParts = 8;
+    RowSampler sampler(g, s);
     std::uint32_t low = 0, high = ~std::uint32_t{0};
     Weight above = 0;  // the measure of larger ones than high; < wanted
     while (low < high) {
       const std::uint64_t step = (std::uint64_t{high} - low) / kParts + 1;
       Weight from[kParts + 1] = {};  // from[p]: of what lies in [low + p * step, high]; 0 and kParts are not needed
-      for_row(row, n, [&](std::int32_t i, float x) {
+      sampler.for_row(row, n, [&](std::int32_t i, float x) {
         const std::uint32_t key = sampling::ordered_bits(x);
         if (i >= n || !kept(within, i, x) || key < low || key > high) return;
         const Weight w = measure.of(x);
@@ -486,7 +487,7 @@ class RowSampler {
       bool found = false;
       BANYAN_UNROLL
       for (int p = kParts - 1; p > 0; --p) {
-        const Weight sum = g_.sum(from[p]);
+        const Weight sum = g.sum(from[p]);
         if (found) continue;
         if (above + sum >= wanted) {
           new_low = low + p * step;
@@ -503,22 +504,24 @@ class RowSampler {
     const float logit = sampling::from_ordered_bits(low);
     const Weight each = measure.of(logit), n_equal = (wanted - above + each - 1) / each;
     const auto is_equal = [&](std::int32_t i, float x) -> Weight { return i < n && x == logit && kept(within, i, x); };
-    sum_segments(row, n, is_equal);
-    return {logit, locate(row, n, is_equal, n_equal - 1)};
+    sampler.sum_segments(row, n, is_equal);
+    return {logit, sampler.locate(row, n, is_equal, n_equal - 1)};
   }
 
   // --- what is answered ---
 
   // The k likeliest, 1 <= k <= min(n, kList).
-  BANYAN_ROW_CODE void list_top(const float* row, std::int32_t n, const RowStats& stats, std::int32_t k, RowTop* top) {
-    const Cut best = top_k(row, n, stats, k);
-    begin_list();
-    for_row(row, n, [&](std::int32_t i, float x) {
-      if (i < n && kept(best, i, x)) push(i, x);
+  BANYAN_ROW_CALL static void list_top(Group g, RowScratch& s, const float* row, std::int32_t n, RowStats stats,
+                                       std::int32_t k, RowTop* top) {
+    RowSampler sampler(g, s);
+    const Cut best = sampler.top_k(row, n, stats, k);
+    sampler.begin_list();
+    sampler.for_row(row, n, [&](std::int32_t i, float x) {
+      if (i < n && kept(best, i, x)) sampler.push(i, x);
     });
-    sort_list();
-    for (std::int32_t i = g_.rank(); i < k; i += g_.size()) {
-      top[i] = {key_id(s_.list[i]), to_logprob(key_logit(s_.list[i]), stats)};
+    sampler.sort_list();
+    for (std::int32_t i = g.rank(); i < k; i += g.size()) {
+      top[i] = {key_id(s.list[i]), to_logprob(key_logit(s.list[i]), stats)};
     }
   }
 
@@ -534,41 +537,48 @@ class RowSampler {
     if (q.top_p < 1) {
       left = cut(g_, s_, row, n, stats.max, stats.min, {true, stats.max, q.scale}, left, 0, q.top_p);
     }
-    const float max = stats.max, scale = q.scale, floor = q.min_p;
+    return draw(g_, s_, q, row, n, stats.max, left);
+  }
+
+  // Of what `left` and min-p keep.
+  BANYAN_ROW_CALL static std::int32_t draw(Group g, RowScratch& s, const RowQuery& q, const float* row, std::int32_t n,
+                                           float max, Cut left) {
+    RowSampler sampler(g, s);
+    const float scale = q.scale, min_p = q.min_p;
     const auto weigh = [=](std::int32_t i, float x) -> Weight {
       if (!kept(left, i, x)) return 0;
       const float e = sampling::exp_of(x, max, scale);
-      return e >= floor ? sampling::weight_of(e) : 0;
+      return e >= min_p ? sampling::weight_of(e) : 0;
     };
-    const Weight total = sum_segments(row, n, weigh);
-    return locate(row, n, weigh, sampling::drawn_weight(g_.random_bits(q), total));
+    const Weight total = sampler.sum_segments(row, n, weigh);
+    return sampler.locate(row, n, weigh, sampling::drawn_weight(g.random_bits(q), total));
   }
 
   // edited = row with the penalties of the history.
-  BANYAN_ROW_CODE void penalise(const RowQuery& q, const float* row, std::int32_t n, const std::int32_t* history,
-                                float* edited, std::uint32_t* counts) {
+  BANYAN_ROW_CALL static void penalise(Group g, RowScratch& s, const RowQuery& q, const float* row, std::int32_t n,
+                                       const std::int32_t* history, float* edited, std::uint32_t* counts) {
     constexpr std::uint32_t kInPrompt = 1u << 31;
-    g_.sync();
-    for_row(row, n, [&](std::int32_t i, float x) {
+    g.sync();
+    RowSampler(g, s).for_row(row, n, [&](std::int32_t i, float x) {
       if (i < n) edited[i] = x;
     });
     const std::int64_t first = q.repetition != 1 ? 0 : q.n_prompt, end = q.n_prompt + q.n_generated;
-    for (std::int64_t h = first + g_.rank(); h < end; h += g_.size()) {
+    for (std::int64_t h = first + g.rank(); h < end; h += g.size()) {
       if (h < q.n_prompt) {
-        g_.fetch_or(&counts[history[h]], kInPrompt);
+        g.fetch_or(&counts[history[h]], kInPrompt);
       } else {
-        g_.fetch_add(&counts[history[h]], 1);
+        g.fetch_add(&counts[history[h]], 1);
       }
     }
-    g_.sync();
+    g.sync();
     // Of several threads with the same token, the one that takes its count does the work.
-    for (std::int64_t h = first + g_.rank(); h < end; h += g_.size()) {
+    for (std::int64_t h = first + g.rank(); h < end; h += g.size()) {
       const std::int32_t token = history[h];
-      const std::uint32_t count = g_.exchange(&counts[token], 0);
+      const std::uint32_t count = g.exchange(&counts[token], 0);
       if (count == 0) continue;
       edited[token] = sampling::penalised(edited[token], q.repetition, q.frequency, q.presence, count & ~kInPrompt);
     }
-    g_.sync();
+    g.sync();
   }
 
   Group g_;
