@@ -1,7 +1,7 @@
 // For GPU tests of kernels: arrays on the device, and one attention problem given to either CUDA kernel.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 #include <cstdint>
 #include <doctest/doctest.h>
