@@ -20,7 +20,7 @@ class DeviceArray {
  public:
   // All bits set: NaN in every floating-point type, so that what no kernel wrote shows.
   explicit DeviceArray(std::int64_t n) : n_(n) {
-    check(cudaMalloc(&data_, bytes()), "cudaMalloc");
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), bytes()), "cudaMalloc");
     check(cudaMemset(data_, 0xff, bytes()), "cudaMemset");
   }
   explicit DeviceArray(std::span<const T> values) : DeviceArray(std::ssize(values)) {

@@ -337,7 +337,7 @@ TEST_CASE("CUDA attention: slots beyond element 2^31 of the pool") {
   const Problem near = small_problem(n_keys, 1, 1, d, DType::bf16, {99, 50}, {{{0, n_keys}}, {{0, 1, n_keys, 0, 0, 2}}}, 21);
   bf16* far_kv = nullptr;
   const std::size_t n_bytes = 2 * n_slots * d * sizeof(bf16);
-  if (cudaMalloc(&far_kv, n_bytes) != cudaSuccess) {
+  if (cudaMalloc(reinterpret_cast<void**>(&far_kv), n_bytes) != cudaSuccess) {
     cudaGetLastError();
     MESSAGE("skipped: the device has no 10 GB free");
     return;

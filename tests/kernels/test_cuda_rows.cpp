@@ -284,7 +284,7 @@ TEST_CASE("CUDA row kernels: elements beyond 2^31") {
   const std::int64_t n_rows = 270'000, dim = 8192;
   float* x = nullptr;
   bf16* y = nullptr;
-  const bool fits = cudaMalloc(&x, at(n_rows * dim) * 4) == cudaSuccess && cudaMalloc(&y, at(n_rows * dim) * 2) == cudaSuccess;
+  const bool fits = cudaMalloc(reinterpret_cast<void**>(&x), at(n_rows * dim) * 4) == cudaSuccess && cudaMalloc(reinterpret_cast<void**>(&y), at(n_rows * dim) * 2) == cudaSuccess;
   if (fits) {
     std::mt19937 rng(7);
     const auto row = bf16_floats(dim, rng);
