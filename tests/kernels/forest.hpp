@@ -87,21 +87,27 @@ class Forest {
     AttentionResult r;
     r.o.assign(q.size(), -1.0F);
     r.lse.assign(at(n_rows() * shape.n_heads_q), -1.0F);
-    backend.attention(arguments(c, r));
+    backend.begin_step(step(c));
+    backend.attention(arguments(r));
     return r;
   }
 
-  AttentionArgs arguments(const Calls& c, AttentionResult& r) const {
+  StepArrays step(const Calls& c) const {
+    return {.n_rows = n_rows(),
+            .positions = positions,
+            .runs = c.runs,
+            .calls = c.calls,
+            .n_heads_q = shape.n_heads_q,
+            .n_heads_kv = shape.n_heads_kv};
+  }
+
+  AttentionArgs arguments(AttentionResult& r) const {
     AttentionArgs a;
     a.q = q.data();
     a.o = r.o.data();
     a.lse = r.lse.data();
-    a.positions = positions.data();
-    a.n_rows = n_rows();
     a.n_heads_q = shape.n_heads_q;
     a.kv = {const_cast<std::byte*>(kv.data()), shape.type, n_slots, shape.n_heads_kv, shape.head_dim};
-    a.runs = c.runs;
-    a.calls = c.calls;
     a.scale = scale();
     return a;
   }
