@@ -31,8 +31,8 @@ struct Interpreter {
     double maximum = -INFINITY, sum = 0;
     std::vector<double> o;
   };
-  std::vector<State> slots;     // [n_partials, n_heads_q]
-  std::vector<double> o, lse;   // results; NaN where nothing was written
+  std::vector<State> slots;    // [n_partials, n_heads_q]
+  std::vector<double> o, lse;  // results; NaN where nothing was written
   RowKeys keys;
   bool computes;  // or only follows the keys, which is quick enough for long nodes
 
@@ -195,12 +195,8 @@ TEST_CASE("work items compute the path softmax on random ragged forests, however
   for (const auto& [heads_q, heads_kv] : {std::pair{2, 2}, {6, 2}, {16, 1}, {40, 1}}) {
     for (int i = 0; i < 4; ++i) {
       std::mt19937 rng(++seed);
-      const Forest forest({.n_nodes = 5 + 8 * i,
-                           .longest_node = 70,
-                           .n_heads_q = heads_q,
-                           .n_heads_kv = heads_kv,
-                           .head_dim = 2},
-                          rng);
+      const Forest forest(
+          {.n_nodes = 5 + 8 * i, .longest_node = 70, .n_heads_q = heads_q, .n_heads_kv = heads_kv, .head_dim = 2}, rng);
       for (const int n_sms : {1, 132}) {
         check(forest, forest.by_node(), false, n_sms, true);
         check(forest, forest.by_tile(rng), false, n_sms, true);
@@ -279,8 +275,7 @@ TEST_CASE("work items of a second build need no memory, and deterministic calls 
   }
   const std::array<std::int32_t, 1> positions{39};
   WorkItems work;
-  CHECK_THROWS_AS(work.build(positions, one_by_one.runs, one_by_one.calls, {1, 1, true, 132}),
-                  Error);
+  CHECK_THROWS_AS(work.build(positions, one_by_one.runs, one_by_one.calls, {1, 1, true, 132}), Error);
   work.build(positions, one_by_one.runs, one_by_one.calls, {1, 1, false, 132});
   CHECK(work.rows()[0].n_partials == 40);
 }
