@@ -17,5 +17,6 @@ foreach(type bf16 f16)
     endforeach()
   endforeach()
 endforeach()
-configure_file(${CMAKE_CURRENT_LIST_DIR}/attention_tile_table.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/attention_tile_table.cpp @ONLY)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/attention_tile_table.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/attention_tile_table.cpp
+               @ONLY)
 target_sources(banyan_cuda PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/attention_tile_table.cpp)
