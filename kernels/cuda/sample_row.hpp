@@ -186,6 +186,7 @@ class RowSampler {
  private:
   static constexpr float kInfinity = std::numeric_limits<float>::infinity();
   static constexpr float kMaxFinite = std::numeric_limits<float>::max();
+  static constexpr std::int32_t kMaxId = std::numeric_limits<std::int32_t>::max();
 
   struct Min {
     template <class T>
@@ -200,7 +201,7 @@ class RowSampler {
     }
   };
 
-  BANYAN_ROW_CODE static Cut all() { return {-kInfinity, std::numeric_limits<std::int32_t>::max()}; }
+  BANYAN_ROW_CODE static Cut all() { return {-kInfinity, kMaxId}; }
   BANYAN_ROW_CODE static std::int32_t n_segments(std::int32_t n) { return (n + kSegment - 1) / kSegment; }
   BANYAN_ROW_CODE static float to_logprob(float logit, const RowStats& s) {
     return static_cast<float>(static_cast<double>(logit) - s.max - s.log_sum);
