@@ -42,8 +42,8 @@ template <class Group>
 BANYAN_ROW_CODE void group_topk(Group g, BeamStep* list, const BeamRows& rows, std::int32_t k, BeamStep* steps,
                                 std::int32_t* n_steps) {
   const auto min = [](std::int32_t a, std::int32_t b) { return a < b ? a : b; };
-  constexpr double kMasked = -std::numeric_limits<double>::infinity();
-  constexpr std::int32_t kLastRow = std::numeric_limits<std::int32_t>::max();
+  constexpr double kMasked = -sampling::kInfinity;
+  constexpr std::int32_t kLastRow = 0x7fffffff;
   const BeamStep none{kMasked, kLastRow, -1, 0, 0};
   std::int32_t bad = rows.n_rows;
   for (std::int32_t r = g.rank(); r < rows.n_rows; r += g.size()) {

@@ -25,7 +25,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "kernels/cuda/sample_types.hpp"
 #include "kernels/sample_math.hpp"
@@ -184,9 +183,7 @@ class RowSampler {
   }
 
  private:
-  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  static constexpr float kMaxFinite = std::numeric_limits<float>::max();
-  static constexpr std::int32_t kMaxId = std::numeric_limits<std::int32_t>::max();
+  static constexpr float kInfinity = sampling::kInfinity, kMaxFinite = sampling::kMaxFinite;
 
   struct Min {
     template <class T>
@@ -201,7 +198,7 @@ class RowSampler {
     }
   };
 
-  BANYAN_ROW_CODE static Cut all() { return {-kInfinity, kMaxId}; }
+  BANYAN_ROW_CODE static Cut all() { return {-kInfinity, static_cast<std::int32_t>(sampling::kMaxVocab)}; }
   BANYAN_ROW_CODE static std::int32_t n_segments(std::int32_t n) { return (n + kSegment - 1) / kSegment; }
   BANYAN_ROW_CODE static float to_logprob(float logit, const RowStats& s) {
     return static_cast<float>(static_cast<double>(logit) - s.max - s.log_sum);
