@@ -27,6 +27,9 @@ using Weight = std::uint64_t;
 
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 19;
 constexpr float kLog2E = 1.44269504F;
+// Named here, as device code may not call numeric_limits.
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kMaxFinite = std::numeric_limits<float>::max();
 constexpr float kMinExponent = -126.0F;  // of the smallest normal float; weights are 0 from -45 on
 
 // float, or a compiler vector of floats (host).
@@ -130,7 +133,7 @@ BANYAN_HOST_DEVICE Weight drawn_weight(std::uint64_t bits, Weight total) {
 // frequency, presence (as vLLM). -inf stays -inf; finite logits stay finite. n_generated: how often it was generated.
 BANYAN_HOST_DEVICE float penalised(float logit, double repetition, double frequency, double presence,
                                    std::int64_t n_generated) {
-  constexpr double kMax = std::numeric_limits<float>::max();
+  constexpr double kMax = kMaxFinite;
   double x = logit;
   if (x < -kMax) return logit;
   x = x > 0 ? x / repetition : mul(x, repetition);

@@ -4,7 +4,7 @@
 #include <array>
 #include <cassert>
 #include <cstring>
-#include <fmt/format.h>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/check.hpp"
@@ -38,7 +38,7 @@ T* at(const Buffer& buffer, std::int64_t place) {
 std::optional<Error> check_query(const SampleQuery& q, std::int64_t vocab_size) {
   if (q.n_top < 0 || q.n_top > kMaxTop) {
     return Error(ErrorCode::usage, "n_top",
-                 fmt::format("{} is out of range; allowed on the GPU: 0 to {}", q.n_top, kMaxTop));
+                 std::to_string(q.n_top) + " is out of range; allowed on the GPU: 0 to " + std::to_string(kMaxTop));
   }
   if (q.kind == RowQuery::logprob && (q.target < 0 || q.target >= vocab_size)) {
     return sampling::target_error(q.target, vocab_size);
@@ -57,7 +57,8 @@ Error to_error(const RowChoice& choice, std::int64_t row_number, std::int64_t vo
 
 void check_row(std::int64_t row, std::int64_t n_rows) {
   if (row >= 0 && row < n_rows) return;
-  throw Error(ErrorCode::usage, "row", fmt::format("{} is not among the {} rows of logits", row, n_rows));
+  throw Error(ErrorCode::usage, "row",
+              std::to_string(row) + " is not among the " + std::to_string(n_rows) + " rows of logits");
 }
 
 }  // namespace
@@ -107,7 +108,8 @@ struct DeviceSampler::State {
 
 DeviceSampler::DeviceSampler(std::int64_t vocab_size) : state_(std::make_unique<State>()) {
   if (vocab_size < 1 || vocab_size > sampling::kMaxVocab) {
-    throw Error(ErrorCode::usage, "vocab_size", fmt::format("{}; allowed: 1 to {}", vocab_size, sampling::kMaxVocab));
+    throw Error(ErrorCode::usage, "vocab_size",
+                std::to_string(vocab_size) + "; allowed: 1 to " + std::to_string(sampling::kMaxVocab));
   }
   state_->vocab_size = vocab_size;
   int device = 0;
@@ -229,7 +231,8 @@ void DeviceSampler::submit_beams(const float* logits, std::int64_t row_stride, s
   auto* const stream = static_cast<cudaStream_t>(stream_handle);
   State& state = *state_;
   if (k < 1 || k > kMaxBeamK) {
-    throw Error(ErrorCode::usage, "k", fmt::format("{} is out of range; allowed on the GPU: 1 to {}", k, kMaxBeamK));
+    throw Error(ErrorCode::usage, "k",
+                std::to_string(k) + " is out of range; allowed on the GPU: 1 to " + std::to_string(kMaxBeamK));
   }
   std::int64_t n = 0;
   for (const BeamQuery& beam : beams) {

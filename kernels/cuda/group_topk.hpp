@@ -42,7 +42,9 @@ template <class Group>
 BANYAN_ROW_CODE void group_topk(Group g, BeamStep* list, const BeamRows& rows, std::int32_t k, BeamStep* steps,
                                 std::int32_t* n_steps) {
   const auto min = [](std::int32_t a, std::int32_t b) { return a < b ? a : b; };
-  const BeamStep none{-std::numeric_limits<double>::infinity(), std::numeric_limits<std::int32_t>::max(), -1, 0, 0};
+  constexpr double kMasked = -sampling::kInfinity;
+  constexpr std::int32_t kLastRow = 0x7fffffff;
+  const BeamStep none{kMasked, kLastRow, -1, 0, 0};
   std::int32_t bad = rows.n_rows;
   for (std::int32_t r = g.rank(); r < rows.n_rows; r += g.size()) {
     if (rows.choices[r].status != RowStatus::good) bad = min(bad, r);
@@ -65,7 +67,7 @@ BANYAN_ROW_CODE void group_topk(Group g, BeamStep* list, const BeamRows& rows, s
       if (i < n_new) {
         const RowTop top = rows.tops[rows.queries[r].top_begin + i % per_row];
         const double score = rows.cumulative[r] + static_cast<double>(top.logprob);
-        if (score > -std::numeric_limits<double>::infinity()) step = {score, r, top.id, top.logprob, 0};
+        if (score > kMasked) step = {score, r, top.id, top.logprob, 0};
       }
       list[k + i] = step;
     }

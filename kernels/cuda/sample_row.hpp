@@ -20,12 +20,11 @@
 // more. A plain draw takes a second one (sums of segments; then one segment again). A cut (top-k, top-p, the list of
 // the likeliest) takes two: a histogram over the distance to the maximum counts; the bins that can hold the border are
 // gathered in shared memory and sorted. Where these are too many for it (thousands of equal logits), the border is
-// found by bisection of the logits instead, in eleven passes.
+// found by narrowing the logits instead, in seventeen passes.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "kernels/cuda/sample_types.hpp"
 #include "kernels/sample_math.hpp"
@@ -57,24 +56,25 @@ struct Cut {
 };
 BANYAN_ROW_CODE bool kept(Cut cut, std::int32_t i, float x) { return x > cut.logit || (x == cut.logit && i <= cut.id); }
 
-// What the threads of a group share.
-struct RowScratch {
-  std::uint64_t list[kList];     // the order keys of candidates
-  Weight segment[kMaxSegments];  // sums
-  std::uint32_t bins[kBins];     // counts
-  std::uint32_t n_list;
-  std::int32_t first_bin, last_bin;
-  std::int32_t found_segment, found_token;
-  Weight left;
-  Cut cut;
-};
-
 struct RowStats {
   float max = 0, min = 0;  // min: of those that are not masked
   std::int32_t argmax = 0;
   RowStatus status = RowStatus::good;
   std::int32_t bad_token = 0;
   double log_sum = 0;  // ln sum exp(x - max)
+};
+
+// What the threads of a group share.
+struct RowScratch {
+  std::uint64_t list[kList];     // the order keys of candidates
+  Weight segment[kMaxSegments];  // sums
+  std::uint32_t bins[kBins];     // counts
+  RowStats raw, edited;          // of the row as it came, and with penalties
+  std::uint32_t n_list;
+  std::int32_t first_bin, last_bin;
+  std::int32_t found_segment, found_token;
+  Weight left;
+  Cut cut;
 };
 
 // Larger logit first, then lower id, as ascending integers.
@@ -162,20 +162,22 @@ class RowSampler {
   // [vocab_size] is 0 and is left 0. choice, top (of all queries) are written.
   BANYAN_ROW_CODE void answer(const RowQuery& q, const float* row, std::int32_t vocab_size, const std::int32_t* history,
                               float* edited, std::uint32_t* counts, RowChoice* choice, RowTop* top) {
-    const RowStats raw = scan(g_, s_, row, vocab_size);
+    const RowStats& raw = s_.raw;
+    scan(g_, s_, row, vocab_size, s_.raw);
     if (raw.status != RowStatus::good) {
       if (g_.rank() == 0) *choice = {raw.bad_token, row[raw.bad_token], 0, raw.status};
       return;
     }
     std::int32_t n_top = q.kind == RowQuery::logprob ? 0 : q.n_top;
     n_top = n_top < vocab_size ? n_top : vocab_size;
-    if (n_top > 0) list_top(g_, s_, row, vocab_size, raw, n_top, top + q.top_begin);
+    if (n_top > 0) list_top(g_, s_, row, vocab_size, n_top, top + q.top_begin);
 
     std::int32_t token = q.kind == RowQuery::logprob ? q.target : -1;
     if (q.kind == RowQuery::draw) {
       if (q.penalties != 0) {
         penalise(g_, s_, q, row, vocab_size, history + q.history_begin, edited, counts);
-        token = choose(q, edited, vocab_size, scan(g_, s_, edited, vocab_size));
+        scan(g_, s_, edited, vocab_size, s_.edited);
+        token = choose(q, edited, vocab_size, s_.edited);
       } else {
         token = choose(q, row, vocab_size, raw);
       }
@@ -184,8 +186,7 @@ class RowSampler {
   }
 
  private:
-  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  static constexpr float kMaxFinite = std::numeric_limits<float>::max();
+  static constexpr float kInfinity = sampling::kInfinity, kMaxFinite = sampling::kMaxFinite;
 
   struct Min {
     template <class T>
@@ -200,7 +201,7 @@ class RowSampler {
     }
   };
 
-  BANYAN_ROW_CODE static Cut all() { return {-kInfinity, std::numeric_limits<std::int32_t>::max()}; }
+  BANYAN_ROW_CODE static Cut all() { return {-kInfinity, static_cast<std::int32_t>(sampling::kMaxVocab)}; }
   BANYAN_ROW_CODE static std::int32_t n_segments(std::int32_t n) { return (n + kSegment - 1) / kSegment; }
   BANYAN_ROW_CODE static float to_logprob(float logit, const RowStats& s) {
     return static_cast<float>(static_cast<double>(logit) - s.max - s.log_sum);
@@ -249,8 +250,11 @@ class RowSampler {
     }
   }
 
-  BANYAN_ROW_CALL static RowStats scan(Group g, RowScratch& s, const float* row, std::int32_t n) {
-    return RowSampler(g, s).scan_row(row, n);
+  // Sets stats, which the group shares.
+  BANYAN_ROW_CALL static void scan(Group g, RowScratch& s, const float* row, std::int32_t n, RowStats& stats) {
+    const RowStats found = RowSampler(g, s).scan_row(row, n);
+    if (g.rank() == 0) stats = found;
+    g.sync();
   }
   BANYAN_ROW_CODE RowStats scan_row(const float* row, std::int32_t n) {
     // The sum is relative to the largest logit so far; of a batch in float, over batches in double.
@@ -355,10 +359,10 @@ class RowSampler {
   }
 
   // The cut through what `within` keeps: k tokens, or, by weight, top_p of them.
-  BANYAN_ROW_CALL static Cut cut(Group g, RowScratch& s, const float* row, std::int32_t n, float max, float min,
+  BANYAN_ROW_CALL static Cut cut(Group g, RowScratch& s, const float* row, std::int32_t n, const RowStats& stats,
                                  Measure measure, Cut within, Weight k, double top_p) {
     RowSampler sampler(g, s);
-    const Binning binning(max, min, measure.by_weight ? measure.scale : sampling::kLog2E);
+    const Binning binning(stats.max, stats.min, measure.by_weight ? measure.scale : sampling::kLog2E);
     const Weight total = sampler.count_bins(row, n, binning, measure, within);
     Weight wanted = measure.by_weight ? sampling::top_p_weight(top_p, total) : k;
     wanted = wanted > 0 ? wanted : 1;
@@ -465,10 +469,10 @@ class RowSampler {
     return s_.cut;
   }
 
-  // Narrows the logits [low, high] (as ordered integers) that hold the border, by eighths; then counts equals.
+  // Narrows the logits [low, high] (as ordered integers) that hold the border, by quarters; then counts equals.
   BANYAN_ROW_CALL static Cut bisect(Group g, RowScratch& s, const float* row, std::int32_t n, Measure measure,
                                     Cut within, Weight wanted) {
-    constexpr int kParts = 8;
+    constexpr int kParts = 4;
     RowSampler sampler(g, s);
     std::uint32_t low = 0, high = ~std::uint32_t{0};
     Weight above = 0;  // the measure of larger ones than high; < wanted
@@ -511,22 +515,22 @@ class RowSampler {
   // --- what is answered ---
 
   // The k likeliest, 1 <= k <= min(n, kList).
-  BANYAN_ROW_CALL static void list_top(Group g, RowScratch& s, const float* row, std::int32_t n, RowStats stats,
-                                       std::int32_t k, RowTop* top) {
+  BANYAN_ROW_CALL static void list_top(Group g, RowScratch& s, const float* row, std::int32_t n, std::int32_t k,
+                                       RowTop* top) {
     RowSampler sampler(g, s);
-    const Cut best = sampler.top_k(row, n, stats, k);
+    const Cut best = sampler.top_k(row, n, s.raw, k);
     sampler.begin_list();
     sampler.for_row(row, n, [&](std::int32_t i, float x) {
       if (i < n && kept(best, i, x)) sampler.push(i, x);
     });
     sampler.sort_list();
     for (std::int32_t i = g.rank(); i < k; i += g.size()) {
-      top[i] = {key_id(s.list[i]), to_logprob(key_logit(s.list[i]), stats)};
+      top[i] = {key_id(s.list[i]), to_logprob(key_logit(s.list[i]), s.raw)};
     }
   }
 
   BANYAN_ROW_CODE Cut top_k(const float* row, std::int32_t n, const RowStats& stats, std::int32_t k) {
-    return cut(g_, s_, row, n, stats.max, stats.min, {}, all(), static_cast<Weight>(k), 1);
+    return cut(g_, s_, row, n, stats, {}, all(), static_cast<Weight>(k), 1);
   }
 
   // Temperature, filters, draw.
@@ -535,7 +539,7 @@ class RowSampler {
     Cut left = all();
     if (q.top_k > 0 && q.top_k < n) left = top_k(row, n, stats, q.top_k);
     if (q.top_p < 1) {
-      left = cut(g_, s_, row, n, stats.max, stats.min, {true, stats.max, q.scale}, left, 0, q.top_p);
+      left = cut(g_, s_, row, n, stats, {true, stats.max, q.scale}, left, 0, q.top_p);
     }
     return draw(g_, s_, q, row, n, stats.max, left);
   }

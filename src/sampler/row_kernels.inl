@@ -25,9 +25,6 @@ using HalfFloats = float __attribute__((vector_size(2 * kLanes)));
 using HalfDoubles = double __attribute__((vector_size(4 * kLanes)));
 using HalfWeights = std::uint64_t __attribute__((vector_size(4 * kLanes)));
 
-constexpr float kInf = __builtin_inff();
-constexpr float kMaxFinite = __FLT_MAX__;
-
 inline Floats load(const float* p) {
   Floats v;
   std::memcpy(&v, p, sizeof v);
@@ -97,14 +94,14 @@ inline void for_blocks(const float* x, std::int64_t n, F&& f) {
   const std::int64_t rest = n - n_full * kBlock;
   if (rest == 0) return;
   float last[kBlock];
-  for (std::int64_t i = 0; i < kBlock; ++i) last[i] = i < rest ? x[n_full * kBlock + i] : -kInf;
+  for (std::int64_t i = 0; i < kBlock; ++i) last[i] = i < rest ? x[n_full * kBlock + i] : -kInfinity;
   f(n_full, last, rest);
 }
 
 bool block_max(const float* x, std::int64_t n, float* out) {
   Ints good = Ints{} - 1;
   for_blocks(x, n, [&](std::int64_t b, const float* p, std::int64_t) {
-    Floats m = splat(-kInf);
+    Floats m = splat(-kInfinity);
     for (int i = 0; i < kBlock; i += kLanes) {
       const Floats v = load(p + i);
       good &= v <= kMaxFinite;
