@@ -1,9 +1,9 @@
 #include <cassert>
-#include <type_traits>
 #include <cuda_bf16.h>
+#include <type_traits>
 
-#include "kernels/cuda/check.hpp"
 #include "kernels/cuda/few_rows.hpp"
+#include "kernels/cuda/launch.cuh"
 
 namespace banyan::kernels::cuda {
 namespace {
@@ -30,6 +30,15 @@ __device__ void add_product(float& sum, const Eight& a, const Eight& b) {
   }
 }
 
+template <int n>
+__device__ void load_weights(const Eight* const (&rows)[kOutputs], std::int64_t i, Eight (&weights)[n][kOutputs]) {
+#pragma unroll
+  for (int u = 0; u < n; ++u) {
+#pragma unroll
+    for (int o = 0; o < kOutputs; ++o) weights[u][o] = load_once(rows[o] + i + u * 32);
+  }
+}
+
 template <class T>
 __device__ void store(T* y, float value, bool accumulate) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -48,17 +57,16 @@ __global__ __launch_bounds__(kWarps * 32, 4) void few_rows_kernel(const Eight* w
   if (first >= n_out) return;
   const bool is_pair = first + 1 < n_out;
   const Eight* rows[kOutputs] = {w + first * n_eights, w + (first + (is_pair ? 1 : 0)) * n_eights};
+  // The first weights come while the kernel that makes x is still at work.
+  let_successor_begin();
+  Eight ahead[kUnroll][kOutputs];
+  const bool has_ahead = lane + (kUnroll - 1) * 32 < n_eights;
+  if (has_ahead) load_weights<kUnroll>(rows, lane, ahead);
+  wait_for_predecessor();
   float sums[kOutputs][kRows] = {};
-  const auto step = [&](std::int64_t i, auto n_unrolled) {
-    constexpr int n = decltype(n_unrolled)::value;
-    Eight weights[n][kOutputs];
+  const auto multiply = [&](const auto& weights, std::int64_t i) {
 #pragma unroll
-    for (int u = 0; u < n; ++u) {
-#pragma unroll
-      for (int o = 0; o < kOutputs; ++o) weights[u][o] = load_once(rows[o] + i + u * 32);
-    }
-#pragma unroll
-    for (int u = 0; u < n; ++u) {
+    for (int u = 0; u < static_cast<int>(sizeof weights / sizeof weights[0]); ++u) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         const Eight v = x[r * n_eights + i + u * 32];
@@ -67,7 +75,17 @@ __global__ __launch_bounds__(kWarps * 32, 4) void few_rows_kernel(const Eight* w
       }
     }
   };
+  const auto step = [&](std::int64_t i, auto n_unrolled) {
+    constexpr int n = decltype(n_unrolled)::value;
+    Eight weights[n][kOutputs];
+    load_weights<n>(rows, i, weights);
+    multiply(weights, i);
+  };
   std::int64_t i = lane;
+  if (has_ahead) {
+    multiply(ahead, i);
+    i += kUnroll * 32;
+  }
   for (; i + (kUnroll - 1) * 32 < n_eights; i += kUnroll * 32) step(i, std::integral_constant<int, kUnroll>());
   for (; i < n_eights; i += 32) step(i, std::integral_constant<int, 1>());
 #pragma unroll
@@ -94,8 +112,7 @@ void launch(const bf16* w, const bf16* x, T* y, std::int64_t n_rows, std::int64_
                       : n_rows == 2 ? few_rows_kernel<T, 2>
                       : n_rows == 3 ? few_rows_kernel<T, 3>
                                     : few_rows_kernel<T, 4>;
-  kernel<<<n_blocks, kWarps * 32, 0, stream>>>(w8, x8, y, n_out, n_in / 8, accumulate);
-  check_launch("few_rows_product");
+  launch_overlapped("few_rows_product", kernel, n_blocks, kWarps * 32, stream, w8, x8, y, n_out, n_in / 8, accumulate);
 }
 
 }  // namespace

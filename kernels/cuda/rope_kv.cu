@@ -1,4 +1,4 @@
-#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/rows.hpp"
 
@@ -100,6 +100,8 @@ __global__ void __launch_bounds__(kRowThreads)
   const int n_heads = n_heads_q + 2 * n_heads_kv, heads_at_a_time = kRowThreads / layout.n_lanes;
   const int lane = static_cast<int>(threadIdx.x) % layout.n_lanes;
   const auto* qkv = reinterpret_cast<const __nv_bfloat16*>(a.qkv);
+  let_successor_begin();
+  wait_for_predecessor();
   for (std::int64_t row = blockIdx.x; row < a.n_rows; row += gridDim.x) {
     __syncthreads();  // the angles of the row before have been read
     make_angles(a, row, angles);
@@ -154,8 +156,7 @@ void launch(const RopeKv& a, cudaStream_t stream) {
   HeadLayout<kWidth, kPairs> layout{1, static_cast<int>(a.kv.head_dim / (2 * kWidth)),
                                     static_cast<int>(a.n_rotary / (2 * kWidth))};
   while (layout.n_lanes * kPairs < layout.n_pairs) layout.n_lanes *= 2;
-  rope_kv_kernel<<<row_grid(a.n_rows, 1), kRowThreads, 0, stream>>>(a, layout);
-  check_launch("rope_kv");
+  launch_overlapped("rope_kv", rope_kv_kernel<kWidth, kPairs>, row_grid(a.n_rows, 1), kRowThreads, stream, a, layout);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ struct KindCost {
   // Shorter pieces only make more partials to merge.
   std::int64_t fewest_keys;
 };
-constexpr std::array<KindCost, kTileKinds> kKindCosts{{{11, 64, 64}, {3, 128, 128}, {2, 192, 256}}};
+constexpr std::array<KindCost, kTileKinds> kKindCosts{{{12, 64, 64}, {3, 128, 128}, {2, 192, 256}}};
 
 // Lengths are sorted by classes of some 20 %: tiles up to 16, then four classes per power of two.
 constexpr std::int32_t kLengthClasses = 128;
