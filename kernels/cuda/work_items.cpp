@@ -85,7 +85,9 @@ WorkItems::PieceLengths WorkItems::piece_lengths() const {
     const std::int64_t n_packed = (call.row_end - call.row_begin) * group_;
     if (n_packed <= 0) continue;
     const auto kind = static_cast<std::size_t>(tile_kind(n_packed));
-    n_keys[kind] += static_cast<double>(ceil_div(n_packed, kTileRows[kind]) * call.n_keys);
+    // As far as the last row sees: calls of no visible key change nothing, not even the pieces of others.
+    const std::int64_t n_seen = n_visible(call, static_cast<std::int32_t>(call.row_end) - 1);
+    n_keys[kind] += static_cast<double>(ceil_div(n_packed, kTileRows[kind]) * n_seen);
   }
   PieceLengths lengths{};
   for (std::size_t kind = 0; kind < kTileKinds; ++kind) {
