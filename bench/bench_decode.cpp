@@ -305,7 +305,7 @@ Prediction predict(const Model& model, const Options& o, const Contender& conten
     p.floor_ms +=
         1e-6 * std::max({n_distinct * token_bytes / roofs.memory_gb_s, n_keys * token_bytes / roofs.cache_gb_s,
                          n_layers * cost(plan, shape).flops / roofs.matrix_gflop_s});
-    if (cost_model.bytes_per_us > 0) p.attention_ms = 1e-3 * n_layers * predict_us(plan, shape, cost_model);
+    p.attention_ms = 1e-3 * n_layers * predict_us(plan, shape, cost_model);
   }
   return p;
 }
@@ -426,8 +426,7 @@ int main(int argc, char** argv) try {
 
   bench::ResultFile file("decode", argc, argv);
   const AttentionShape shape{c.n_heads_q, c.n_heads_kv, c.head_dim, dtype_bytes(dtype_from_string(o.kv_type), 1)};
-  CostModel cost_model;
-  if (load.device == Device::cpu) cost_model = calibrate(shape, dtype_from_string(o.kv_type), o.n_threads);
+  const CostModel cost_model = calibrate(shape, dtype_from_string(o.kv_type), load);
   const std::string machine = model->backend_name();
   file.set_machine(machine);
   if (load.device == Device::cuda) file.set_gpu(machine);

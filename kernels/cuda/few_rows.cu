@@ -8,8 +8,8 @@
 namespace banyan::kernels::cuda {
 namespace {
 
-// A warp computes kOutputs outputs of all rows. Each lane has kOutputs * kUnroll loads of 16 bytes under way: with three
-// blocks on a multiprocessor that is 96 KiB, three times what 4.3 TB/s and 0.8 us of latency ask for.
+// A warp computes kOutputs outputs of all rows. Each lane has kOutputs * kUnroll loads of 16 bytes under way: with
+// three blocks on a multiprocessor that is 96 KiB, three times what 4.3 TB/s and 0.8 us of latency ask for.
 constexpr int kWarps = 8, kOutputs = 2, kUnroll = 4;
 
 struct alignas(16) Eight {
@@ -50,8 +50,9 @@ __device__ void store(T* y, float value, bool accumulate) {
 
 template <class T, int kRows>
 __global__ __launch_bounds__(kWarps * 32, kRows < 4 ? 3 : 2) void few_rows_kernel(const Eight* w, const Eight* x, T* y,
-                                                                  std::int64_t n_out, std::int64_t n_eights,
-                                                                  bool accumulate) {
+                                                                                  std::int64_t n_out,
+                                                                                  std::int64_t n_eights,
+                                                                                  bool accumulate) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32) * kOutputs;
   if (first >= n_out) return;
