@@ -41,7 +41,7 @@ class FastBackend final : public Backend {
   void synchronize() override {}
 
   std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) override {
-    return std::make_unique<PackedMatrix>(n_out, n_in, type, rows);
+    return std::make_unique<PackedMatrix>(n_out, n_in, type, rows, team_);
   }
 
   void matmul(const Matrix& matrix, const float* x, float* y, std::int64_t n_rows, const float* bias,

@@ -1,7 +1,7 @@
 // What the tests of hostile files share: damage to bytes, and the promises that every reader keeps for a damaged file.
 //
 // A reader either takes the file or throws banyan::Error: nothing else escapes, no sanitizer complains, memory grows by
-// no more than kMostGrowth, and the error names the file and stays short enough to be printed.
+// no more than kMostGrowth, and the error names the file.
 #pragma once
 
 #include <cstddef>

@@ -3,10 +3,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <vector>
 
 #include "hostile/hostile.hpp"
-#include "model/checkpoint.hpp"
+#include "hostile/read_checkpoint.hpp"
 
 using namespace banyan;
 using namespace banyan::test;
@@ -19,18 +18,6 @@ const std::string kWork = BANYAN_BINARY_DIR "/tests/hostile_models";
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// What a model's loading does to its files: opens and understands them, then reads every value of every tensor.
-void read_checkpoint(const std::string& path) {
-  const Checkpoint checkpoint = open_checkpoint(path);
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    std::vector<float> row(static_cast<std::size_t>(tensor.shape.back()));
-    const std::int64_t n_rows = tensor.n_elements() / tensor.shape.back();
-    for (std::int64_t r = 0; r < n_rows; ++r) {
-      dequantize(tensor.type, tensor.data + r * (tensor.bytes / n_rows), tensor.shape.back(), row.data());
-    }
-  }
 }
 
 HostileCase gguf() {
