@@ -13,10 +13,14 @@
 // sampling included. Prompts are random tokens of a fixed seed, temperature is 1, ends of text are ignored.
 //
 // Modes and batch sizes take turns, once each round, so that slow spells of the machine hit all of them; medians over
-// the rounds. Floors are of the step in the middle: the largest of
-//     (weights + distinct KV bytes) / read_gb_s        from memory, each once
-//     KV bytes of all calls of the mode / cache_gb_s   one layer's KV, read again for each call, stays in the cache
-//     (products + attention FLOPs) / matrix_gflop_s    the backend's own product, 256 rows, weights in the cache
+// the rounds. Floors are of the step in the middle, the products' and the attention's:
+//     products   the larger of weights / memory_gb_s and FLOPs / matrix_gflop_s
+//     attention  the largest of distinct KV bytes / memory_gb_s, KV bytes of all calls of the mode / cache_gb_s (on the
+//                CPU one layer's KV, read again for each call, stays in the cache), FLOPs / matrix_gflop_s
+// Roofs are measured in the run. CPU: reading 512 MiB; reading one layer's KV again and again; the backend's product of
+// 256 rows, weights in the cache. CUDA: bytes read and written by a copy of 4 GiB; the same; a product of 8192^3.
+//
+// --fill-kv takes random KV for the prompt instead of computing it: for decoding behind very long prompts.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -41,7 +45,8 @@ using bench::summarize;
 using bench::Summary;
 
 struct Options {
-  std::string model, name, out, compute = "automatic", kv_type = "f32";
+  std::string model, random_weights, name, out, device = "cpu", compute = "automatic", kv_type = "f32";
+  bool fill_kv = false, deterministic = false, append = false;
   std::int64_t n_prefix = 1024, n_new = 64, n_branches = 0, n_branch_tokens = 64;
   std::vector<std::int64_t> n_samples{64};
   std::vector<std::string> modes{"tree", "one_level", "unshared", "decomposed", "no_attention"};
@@ -78,22 +83,33 @@ class Contender {
     runner.n_kv_slots =
         options.n_given() + 2 * kKvBlock * (options.n_nodes() + 1) + n_samples * (options.n_new + 1 + 2 * kKvBlock);
     runner.skip_attention = mode_ == "no_attention";
+    runner.random_kv = options.fill_kv;
+    runner.max_positions = options.path_begin() + options.n_new + 1;
     LaneOptions lane;
     lane.max_batch = n_samples;
-    lane.max_rows = std::max<std::int64_t>(lane.max_rows, n_samples);
+    // A device takes long prompts in larger pieces: products of few rows would leave it idle.
+    lane.max_rows = std::max<std::int64_t>(options.device == "cuda" ? 4096 : lane.max_rows, n_samples);
     lane.sharing = sharing_of(mode_);
-    session_.add_lane(make_runner(std::move(model), runner), lane);
+    session_ = std::make_unique<Session>();
+    session_->add_lane(make_runner(std::move(model), runner), lane);
   }
 
-  void run_once() {
+  void free_memory() { session_.reset(); }  // no run_once() after it
+
+  // n_new: fewer steps, for a warm-up
+  void run_once(std::int64_t n_new) {
     using clock = std::chrono::steady_clock;
-    const LaneStats before = session_.stats();
-    auto job = session_.start(session_.sample(insert_prompt(), sample_options()));
+    const LaneStats before = session_->stats();
+    auto prompts = insert_prompt();
+    if (options_.fill_kv) {
+      for (const Node& node : prompts) session_->adopt_kv(node);
+    }
+    auto job = session_->start(session_->sample(std::move(prompts), sample_options(n_new)));
     const auto begin = clock::now();
     auto first_drawn = begin;
     bool is_prefill = true;
-    while (!job.done() && session_.step()) {
-      if (is_prefill && session_.stats().n_generated > before.n_generated) {
+    while (!job.done() && session_->step()) {
+      if (is_prefill && session_->stats().n_generated > before.n_generated) {
         first_drawn = clock::now();
         is_prefill = false;
       }
@@ -102,13 +118,18 @@ class Contender {
     for (const Thought& thought : job.result()) {
       if (thought.error) throw *thought.error;
     }
-    const LaneStats after = session_.stats();
-    if (after.n_rows - before.n_rows < n_samples_ * options_.n_new || after.n_recomputed != 0) {
+    const LaneStats after = session_->stats();
+    if (after.n_rows - before.n_rows < n_samples_ * n_new || after.n_recomputed != 0) {
       throw Error(ErrorCode::usage, mode_, "the samples did not decode side by side");
     }
     prefill_ms_.push_back(std::chrono::duration<double, std::milli>(first_drawn - begin).count());
     const double decode_ms = std::chrono::duration<double, std::milli>(end - first_drawn).count();
-    step_ms_.push_back(decode_ms / static_cast<double>(options_.n_new));
+    step_ms_.push_back(decode_ms / static_cast<double>(n_new));
+  }
+
+  void forget_rounds() {
+    prefill_ms_.clear();
+    step_ms_.clear();
   }
 
   const std::string& mode() const { return mode_; }
@@ -119,19 +140,19 @@ class Contender {
  private:
   std::vector<Node> insert_prompt() {
     std::mt19937 rng(1);
-    const Node root = session_.insert(random_tokens(options_.n_prefix, vocab_size_, rng));
+    const Node root = session_->insert(random_tokens(options_.n_prefix, vocab_size_, rng));
     if (options_.n_branches == 0) return {root};
     std::vector<Node> nodes;
     for (std::int64_t i = 0; i < options_.n_branches; ++i) {
-      nodes.push_back(session_.extend(root, random_tokens(options_.n_branch_tokens, vocab_size_, rng)));
+      nodes.push_back(session_->extend(root, random_tokens(options_.n_branch_tokens, vocab_size_, rng)));
     }
     return nodes;
   }
 
-  SampleOptions sample_options() const {
+  SampleOptions sample_options(std::int64_t n_new) const {
     SampleOptions s;
     s.n = n_samples_ / options_.n_nodes();
-    s.max_tokens = options_.n_new + 1;
+    s.max_tokens = n_new + 1;
     s.ignore_eos = true;
     s.n_logprobs = -1;
     s.keep_nodes = false;
@@ -143,46 +164,85 @@ class Contender {
   std::int64_t n_samples_ = 0;
   const Options& options_;
   std::int64_t vocab_size_ = 0;
-  Session session_;
+  std::unique_ptr<Session> session_;
   std::vector<double> prefill_ms_, step_ms_;
 };
+
+using Contenders = std::vector<std::unique_ptr<Contender>>;
+
+Contenders run_in_turns(const std::shared_ptr<const Model>& model, const Options& o) {
+  Contenders contenders;
+  for (const std::int64_t n : o.n_samples) {
+    for (const std::string& mode : o.modes) contenders.push_back(std::make_unique<Contender>(model, o, mode, n));
+  }
+  for (int i = 0; i < o.n_repeats; ++i) {
+    for (auto& contender : contenders) contender->run_once(o.n_new);
+  }
+  return contenders;
+}
+
+// A device has room for one pool at a time, and no slow spells. A few steps in front are a warm-up.
+Contenders run_one_by_one(const std::shared_ptr<const Model>& model, const Options& o) {
+  Contenders contenders;
+  for (const std::int64_t n : o.n_samples) {
+    for (const std::string& mode : o.modes) {
+      try {
+        auto contender = std::make_unique<Contender>(model, o, mode, n);
+        contender->run_once(std::min<std::int64_t>(o.n_new, 4));
+        contender->forget_rounds();
+        for (int i = 0; i < o.n_repeats; ++i) contender->run_once(o.n_new);
+        contender->free_memory();
+        contenders.push_back(std::move(contender));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::out_of_memory) throw;
+        std::printf("%s, %lld samples: does not fit: %s\n", mode.c_str(), static_cast<long long>(n), error.what());
+      }
+    }
+  }
+  return contenders;
+}
 
 // --- what it is compared with ----------------------------------------------------------------------------------------
 
 struct Roofs {
-  double read_gb_s = 0, cache_gb_s = 0, matrix_gflop_s = 0;
+  double memory_gb_s = 0, cache_gb_s = 0, matrix_gflop_s = 0;
 };
 
-struct RandomRows final : kernels::Backend::RowSource {
-  std::vector<float> row;
-  void fill(std::int64_t begin, std::int64_t end, float* dst) const override {
-    for (std::int64_t r = begin; r < end; ++r, dst += row.size()) std::copy(row.begin(), row.end(), dst);
-  }
-};
-
-double matrix_gflop_s(Compute compute, int n_threads) {
-  constexpr std::int64_t kIn = 576, kOut = 1536, kRows = 256;
-  std::mt19937 rng(1);
-  std::normal_distribution<float> normal;
-  const auto random = [&](std::int64_t n) {
-    std::vector<float> x(static_cast<std::size_t>(n));
-    for (float& v : x) v = normal(rng);
-    return x;
-  };
-  const auto backend = kernels::make_cpu_backend({.n_threads = n_threads});
-  RandomRows rows;
-  rows.row = random(kIn);
-  const auto w = backend->pack(kOut, kIn, compute == Compute::bf16 ? DType::bf16 : DType::f32, rows);
-  const std::vector<float> x = random(kRows * kIn);
-  std::vector<float> y(static_cast<std::size_t>(kRows * kOut));
-  std::vector<double> gflop_s;
-  for (int i = 0; i < 101; ++i) {
+// Median seconds of one of `n` calls that are under way together, over 21 such batches.
+template <class Call>
+double seconds_of(kernels::Backend& backend, int n, const Call& call) {
+  std::vector<double> times;
+  for (int i = 0; i < 22; ++i) {  // the first is a warm-up
     const auto begin = std::chrono::steady_clock::now();
-    backend->matmul(*w, x.data(), y.data(), kRows, nullptr, false);
+    for (int k = 0; k < n; ++k) call();
+    backend.synchronize();
     const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    gflop_s.push_back(1e-9 * kernels::matmul_flops(kRows, kOut, kIn) / s);
+    if (i > 0) times.push_back(s / n);
   }
-  return summarize(gflop_s).median;
+  return summarize(times).median;
+}
+
+double matrix_gflop_s(kernels::Backend& backend, DType type, std::int64_t n_rows, std::int64_t n_out,
+                      std::int64_t n_in) {
+  const auto w = backend.pack(n_out, n_in, type, kernels::UniformRows(n_in, 1, 1.0F));
+  const DType activation = backend.activation_type();
+  void* x = backend.allocate(dtype_bytes(activation, n_rows * n_in));
+  void* y = backend.allocate(dtype_bytes(activation, n_rows * n_out));
+  backend.fill_random(x, activation, n_rows * n_in, 2);
+  const double s = seconds_of(backend, 4, [&] { backend.matmul(*w, x, y, n_rows, nullptr); });
+  backend.release(x);
+  backend.release(y);
+  return 1e-9 * kernels::matmul_flops(n_rows, n_out, n_in) / s;
+}
+
+double copy_gb_s(kernels::Backend& backend, std::int64_t n_bytes) {
+  void* from = backend.allocate(n_bytes);
+  void* to = backend.allocate(n_bytes);
+  backend.fill_random(from, DType::f32, n_bytes / 4, 1);
+  const double s = seconds_of(backend, 4, [&] { backend.copy(to, from, n_bytes); });
+  backend.release(from);
+  backend.release(to);
+  return 2e-9 * static_cast<double>(n_bytes) / s;
 }
 
 // The plan of the decoding step in the middle, made from a tree of tokens alone.
@@ -223,9 +283,10 @@ Prediction predict(const Model& model, const Options& o, const Contender& conten
   const auto head = static_cast<double>(c.hidden_size * c.vocab_size);
   // Of an embedding that is no head only a few rows are read.
   const double embedding = c.tied_embeddings ? 0 : head * (model.compute() == Compute::bf16 ? 2 : 4);
-  double memory = static_cast<double>(model.weight_bytes()) - embedding, cache = 0;
-  double flops = n_rows * (model.flops_per_row() + 2 * head);
+  const double weights = static_cast<double>(model.weight_bytes()) - embedding;
+  const double product_flops = n_rows * (model.flops_per_row() + 2 * head);
   Prediction p;
+  p.floor_ms = 1e-6 * std::max(weights / roofs.memory_gb_s, product_flops / roofs.matrix_gflop_s);
   if (contender.mode() != "no_attention") {
     const Plan plan = middle_plan(o, contender.n_samples(), sharing_of(contender.mode()));
     const double n_distinct =
@@ -233,20 +294,18 @@ Prediction predict(const Model& model, const Options& o, const Contender& conten
     double n_keys = 0;
     for (const AttentionCall& call : plan.calls) n_keys += static_cast<double>(call.n_keys);
     const auto token_bytes = static_cast<double>(kv_bytes_per_token(c, kv_type));
-    memory += n_distinct * token_bytes;
-    cache = n_keys * token_bytes;
-    flops += n_layers * cost(plan, shape).flops;
-    p.attention_ms = 1e-3 * n_layers * predict_us(plan, shape, cost_model);
+    p.floor_ms +=
+        1e-6 * std::max({n_distinct * token_bytes / roofs.memory_gb_s, n_keys * token_bytes / roofs.cache_gb_s,
+                         n_layers * cost(plan, shape).flops / roofs.matrix_gflop_s});
+    if (cost_model.bytes_per_us > 0) p.attention_ms = 1e-3 * n_layers * predict_us(plan, shape, cost_model);
   }
-  p.floor_ms = 1e3 * std::max({1e-9 * memory / roofs.read_gb_s, 1e-9 * cache / roofs.cache_gb_s,
-                               1e-9 * flops / roofs.matrix_gflop_s});
   return p;
 }
 
 // --- the table -------------------------------------------------------------------------------------------------------
 
-void report(const Model& model, const Options& o, const std::vector<std::unique_ptr<Contender>>& contenders,
-            const Roofs& roofs, const CostModel& cost_model, bench::ResultFile& file) {
+void report(const Model& model, const Options& o, const Contenders& contenders, const Roofs& roofs,
+            const CostModel& cost_model, bench::ResultFile& file) {
   std::printf("%-12s %8s %10s %10s %10s %8s %10s %10s %10s %10s\n", "mode", "samples", "tok/s", "+ prefill", "step ms",
               "spread", "floor ms", "prefill", "attention", "predicted");
   for (const auto& contender : contenders) {
@@ -281,22 +340,38 @@ void report(const Model& model, const Options& o, const std::vector<std::unique_
   }
 }
 
-Roofs measure_roofs(const Model& model, const Options& o, bench::ResultFile& file) {
+Roofs cuda_roofs(const Options& o, bench::ResultFile& file) {
+  const auto backend = kernels::make_cuda_backend({.n_threads = o.n_threads});
+  const double copy = copy_gb_s(*backend, std::int64_t{4} << 30);
+  const double matrix = matrix_gflop_s(*backend, DType::bf16, 8192, 8192, 8192);
+  file.set_roof("copy_tb_s", 1e-3 * copy);
+  file.set_roof("bf16_tflop_s", 1e-3 * matrix);
+  std::printf("roofs: copy %.2f TB/s, bf16 product %.0f TFLOP/s\n", 1e-3 * copy, 1e-3 * matrix);
+  return {copy, copy, matrix};
+}
+
+Roofs cpu_roofs(const Model& model, const Options& o, bench::ResultFile& file) {
   constexpr std::int64_t kMemory = 512 << 20;
   const std::int64_t layer =
       kv_bytes_per_token(model.config(), dtype_from_string(o.kv_type)) / model.config().n_layers * o.n_given();
+  const auto backend = kernels::make_cpu_backend({.n_threads = o.n_threads});
+  const DType type = model.compute() == Compute::bf16 ? DType::bf16 : DType::f32;
   const Roofs roofs{bench::read_gb_s(kMemory, o.n_threads), bench::read_gb_s(layer, o.n_threads),
-                    matrix_gflop_s(model.compute(), o.n_threads)};
-  file.set_roof("read_gb_s", roofs.read_gb_s);
+                    matrix_gflop_s(*backend, type, 256, 1536, 576)};
+  file.set_roof("read_gb_s", roofs.memory_gb_s);
   file.set_roof("cache_gb_s", roofs.cache_gb_s);
   file.set_roof("matrix_gflop_s", roofs.matrix_gflop_s);
   std::printf("roofs: memory %.1f GB/s; %.1f MiB, a layer's shared KV, %.1f GB/s; product of 256 rows %.1f GFLOP/s\n",
-              roofs.read_gb_s, static_cast<double>(layer) / (1 << 20), roofs.cache_gb_s, roofs.matrix_gflop_s);
+              roofs.memory_gb_s, static_cast<double>(layer) / (1 << 20), roofs.cache_gb_s, roofs.matrix_gflop_s);
   return roofs;
 }
 
 void add_options(CLI::App& app, Options& o) {
-  app.add_option("-m,--model", o.model, "Checkpoint: a .gguf or a Hugging Face directory")->required();
+  auto* model = app.add_option("-m,--model", o.model, "Checkpoint: a .gguf or a Hugging Face directory");
+  app.add_option("--random-weights", o.random_weights, "Random weights of the shape in this config.json")
+      ->excludes(model);
+  app.add_flag("--fill-kv", o.fill_kv, "Random keys and values for the prompt, instead of computing it");
+  app.add_option("--device", o.device)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   app.add_option("--name", o.name, "Model's name in the rows; default: as the file says");
   app.add_option("--n-prefix", o.n_prefix, "Prompt tokens")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--n-branches", o.n_branches, "Nodes below the prompt, which share the samples; 0: none");
@@ -307,12 +382,14 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--n-new", o.n_new, "Decoding steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--compute", o.compute)->check(CLI::IsMember({"automatic", "f32", "bf16"}))->capture_default_str();
   app.add_option("--kv-type", o.kv_type)->check(CLI::IsMember({"f32", "bf16", "f16"}))->capture_default_str();
+  app.add_flag("--deterministic", o.deterministic, "Bits of a row depend on its own path alone");
   app.add_option("-t,--threads", o.n_threads, "0: all cores")->capture_default_str();
   app.add_option("--modes", o.modes, "A list of tree, one_level, unshared, decomposed, no_attention")
       ->delimiter(',')
       ->check(CLI::IsMember({"tree", "one_level", "unshared", "decomposed", "no_attention"}));
   app.add_option("--repeats", o.n_repeats, "Rounds")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--out", o.out, "Result file, NAME.json");
+  auto* out = app.add_option("--out", o.out, "Result file, NAME.json");
+  app.add_flag("--append", o.append, "Keep the rows that the result file has")->needs(out);
 }
 
 }  // namespace
@@ -328,27 +405,27 @@ int main(int argc, char** argv) try {
   }
   LoadOptions load;
   load.n_threads = o.n_threads;
+  load.deterministic = o.deterministic;
   load.compute = o.compute == "f32" ? Compute::f32 : o.compute == "bf16" ? Compute::bf16 : Compute::automatic;
-  const auto model = Model::load(o.model, load);
+  load.device = o.device == "cuda" ? Device::cuda : Device::cpu;
+  if (o.model.empty() && o.random_weights.empty()) throw Error(ErrorCode::usage, "-m", "give it, or --random-weights");
+  const auto model = o.model.empty() ? Model::random(o.random_weights, 1, load) : Model::load(o.model, load);
   const ModelConfig& c = model->config();
   if (o.name.empty()) o.name = c.name;
 
   bench::ResultFile file("decode", argc, argv);
   const AttentionShape shape{c.n_heads_q, c.n_heads_kv, c.head_dim, dtype_bytes(dtype_from_string(o.kv_type), 1)};
-  const CostModel cost_model = calibrate(shape, dtype_from_string(o.kv_type), o.n_threads);
-  file.set_machine(cost_model.machine);
-  std::printf("%s, %s; %s\n", o.name.c_str(), model->compute() == Compute::bf16 ? "bf16" : "f32",
-              cost_model.machine.c_str());
-  const Roofs roofs = measure_roofs(*model, o, file);
+  CostModel cost_model;
+  if (load.device == Device::cpu) cost_model = calibrate(shape, dtype_from_string(o.kv_type), o.n_threads);
+  const std::string machine = model->backend_name();
+  file.set_machine(machine);
+  if (load.device == Device::cuda) file.set_gpu(machine);
+  std::printf("%s, %s; %s\n", o.name.c_str(), model->compute() == Compute::bf16 ? "bf16" : "f32", machine.c_str());
+  const Roofs roofs = load.device == Device::cuda ? cuda_roofs(o, file) : cpu_roofs(*model, o, file);
 
-  std::vector<std::unique_ptr<Contender>> contenders;
-  for (const std::int64_t n : o.n_samples) {
-    for (const std::string& mode : o.modes) contenders.push_back(std::make_unique<Contender>(model, o, mode, n));
-  }
-  for (int i = 0; i < o.n_repeats; ++i) {
-    for (auto& contender : contenders) contender->run_once();
-  }
+  const auto contenders = load.device == Device::cuda ? run_one_by_one(model, o) : run_in_turns(model, o);
   report(*model, o, contenders, roofs, cost_model, file);
+  if (o.append) file.prepend_rows_of(o.out);
   if (!o.out.empty()) file.write(o.out);
   return 0;
 } catch (const std::exception& e) {

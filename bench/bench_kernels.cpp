@@ -99,7 +99,7 @@ void bench_matmul(Backend& backend, DType type) {
       const auto x = random_floats(n_rows * n_in, 2);
       std::vector<float> y(static_cast<std::size_t>(n_rows * n_out));
       const Timing t = time_of([&](int i) {
-        backend.matmul(*ring[static_cast<std::size_t>(i) % ring.size()], x.data(), y.data(), n_rows, nullptr, false);
+        backend.matmul(*ring[static_cast<std::size_t>(i) % ring.size()], x.data(), y.data(), n_rows, nullptr);
       });
       const double flops = matmul_flops(n_rows, n_out, n_in);
       std::printf("matmul %-4s %5ld x %-5ld rows %3ld: %8.1f us, %5.0f GFLOP/s (best %5.0f), %4.0f GB/s of weights\n",
@@ -127,16 +127,18 @@ void bench_attention(Backend& backend, DType type, std::int64_t n_rows, std::int
     runs.push_back({n_prefix + r * n_suffix, n_suffix});
     calls.push_back({r + 1, r + 2, n_suffix, n_prefix, r, r + 1});
   }
+  backend.begin_step({.n_rows = n_rows,
+                      .positions = positions,
+                      .runs = runs,
+                      .calls = calls,
+                      .n_heads_q = n_heads_q,
+                      .n_heads_kv = n_heads_kv});
   const Timing t = time_of([&](int i) {
     AttentionArgs a;
     a.q = q.data();
     a.o = o.data();
-    a.positions = positions.data();
-    a.n_rows = n_rows;
     a.n_heads_q = n_heads_q;
     a.kv = {static_cast<std::byte*>(kv) + i % n_layers * layer_bytes, type, n_slots, n_heads_kv, head_dim};
-    a.runs = runs;
-    a.calls = calls;
     a.scale = 0.125F;
     backend.attention(a);
   });

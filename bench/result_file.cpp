@@ -82,6 +82,8 @@ ResultFile::ResultFile(std::string bench, int argc, const char* const* argv) {
            {"rows", ordered_json::array()}};
 }
 
+void ResultFile::set_gpu(const std::string& name) { file_["gpu"] = name; }
+
 void ResultFile::set_machine(const std::string& backend) { file_["machine"] = processor() + ", " + backend; }
 void ResultFile::set_roof(const std::string& name, double value) { file_["roofs"][name] = number(value); }
 
@@ -98,6 +100,18 @@ void ResultFile::add_row(ordered_json row) {
     }
   }
   rows.push_back(std::move(row));
+}
+
+void ResultFile::prepend_rows_of(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return;
+  const ordered_json earlier = ordered_json::parse(in, nullptr, false);
+  if (earlier.is_discarded() || earlier.value("bench", "") != file_["bench"]) {
+    throw std::runtime_error(path + ": is no result file of bench " + file_["bench"].dump());
+  }
+  const ordered_json later = std::exchange(file_["rows"], earlier["rows"]);
+  for (const auto& row : later) add_row(row);
+  file_["command"] = earlier["command"].get<std::string>() + "; " + file_["command"].get<std::string>();
 }
 
 void ResultFile::write(const std::string& path) const {

@@ -21,11 +21,15 @@ class ResultFile {
 
   // `backend`: what computed, as Backend::describe() says; stands behind the processor's name.
   void set_machine(const std::string& backend);
+  void set_gpu(const std::string& name);  // null without
   // The unit stands in the name: "read_gb_s".
   void set_roof(const std::string& name, double value);
   // Numbers are rounded to six significant digits, those that are not finite become null. Throws std::logic_error where
   // the keys are not those of the first row.
   void add_row(nlohmann::ordered_json row);
+  // Puts the rows of an earlier run of the same bench in front, if the file is there, and its commands beside ours: a
+  // table may take several runs. Throws std::runtime_error naming the file, std::logic_error for rows of other keys.
+  void prepend_rows_of(const std::string& path);
   // Throws std::runtime_error naming the file.
   void write(const std::string& path) const;
 

@@ -1,9 +1,13 @@
 // Every operation of a forward step, declared once. Raw pointers, shapes and nothing else: knows neither trees, plans
 // nor models. Layer 4.
 //
-// A Backend is one place to compute (the CPU now, CUDA later). For each operation there is a plain reference version
-// and a fast one; which one runs is a choice made once, when the backend is made. All pointers are in the backend's
-// memory. Activations and sums are f32 on the CPU. Calls are asynchronous where the device is: synchronize() waits.
+// A Backend is one place to compute: the CPU, or a CUDA device. For each operation there is a plain reference version
+// and a fast one; which one runs is a choice made once, when the backend is made. Pointers to tensors are in the
+// backend's memory; the arrays of a step (StepArrays) are in the host's, and go to the device once a step, in
+// begin_step(), because all layers read the same ones. Calls are asynchronous where the device is: synchronize() waits.
+//
+// Two kinds of tensors: sums and results (the residual stream, logits, lse, norm weights) are f32 everywhere.
+// Activations, declared void*, are in the backend's own type, activation_type(): f32 on the CPU, bf16 on CUDA.
 //
 // Bits: with `deterministic`, each output row of every operation depends on its own input row alone -- not on n_rows,
 // on its place among the rows, nor on the number of threads. RMSNorm, rope, silu, embed always keep that; matmul has
@@ -38,20 +42,31 @@ struct KvView {
   std::int64_t n_slots = 0, n_heads_kv = 0, head_dim = 0;
 };
 
+// What all layers of a step share: a plan, as arrays in host memory that stay as they are until the step is through.
+// Operations that need none of an array leave it empty.
+struct StepArrays {
+  std::int64_t n_rows = 0;
+  std::span<const TokenId> tokens{};           // [n_rows]
+  std::span<const std::int32_t> positions{};   // [n_rows] path positions
+  std::span<const std::int64_t> kv_slots{};    // [n_rows] where K and V go; -1: nowhere
+  std::span<const std::int32_t> logit_rows{};  // rows whose logits are wanted
+  std::span<const SlotRun> runs{};
+  std::span<const AttentionCall> calls{};      // per row in array order root -> leaf
+  std::int64_t n_heads_q = 0, n_heads_kv = 0;  // of the step's attention; 0: there is none
+};
+
 struct AttentionArgs {
-  const float* q = nullptr;  // [n_rows, n_heads_q, head_dim], rope applied
-  float* o = nullptr;        // [n_rows, n_heads_q, head_dim]; rows in no call get 0
-  float* lse = nullptr;      // [n_rows, n_heads_q] natural log; rows in no call get -inf; null: not wanted
-  const std::int32_t* positions = nullptr;  // [n_rows] path positions
-  std::int64_t n_rows = 0, n_heads_q = 0;
+  const void* q = nullptr;  // [n_rows, n_heads_q, head_dim] activations, rope applied
+  void* o = nullptr;        // [n_rows, n_heads_q, head_dim] activations; rows in no call get 0
+  float* lse = nullptr;     // [n_rows, n_heads_q] natural log; rows in no call get -inf; null: not wanted
+  std::int64_t n_heads_q = 0;
   KvView kv;  // n_heads_q % kv.n_heads_kv == 0; query head h reads KV head h / (n_heads_q / n_heads_kv)
-  std::span<const SlotRun> runs;
-  std::span<const AttentionCall> calls;  // per row in array order root -> leaf
   float scale = 1.0F;
 };
 
 struct BackendOptions {
-  int n_threads = 0;  // 0: all cores of the process's affinity mask
+  int n_threads = 0;     // 0: all cores of the process's affinity mask
+  int device_index = 0;  // which CUDA device
   bool deterministic = false;
   bool reference = false;  // plain versions of everything: the oracle of the fast ones
 };
@@ -61,8 +76,17 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string describe() const = 0;  // "cpu avx512-bf16, 2 threads"
 
+  virtual DType activation_type() const = 0;  // f32 or bf16
+
   virtual void* allocate(std::int64_t bytes) = 0;  // 64-byte aligned; throws Error{out_of_memory} with sizes
   virtual void release(void* p) noexcept = 0;
+  virtual std::int64_t free_bytes() const = 0;  // of memory that allocate() could give now, about
+  // Between host memory and the backend's. Both wait until the bytes have arrived.
+  virtual void upload(void* dst, const void* host, std::int64_t bytes) = 0;
+  virtual void download(void* host, const void* src, std::int64_t bytes) = 0;
+  virtual void copy(void* dst, const void* src, std::int64_t bytes) = 0;  // within the backend's memory
+  // Uniform random numbers in [-1, 1), of f32, bf16 or f16: contents for benches.
+  virtual void fill_random(void* dst, DType type, std::int64_t n, std::uint64_t seed) = 0;
   virtual void synchronize() = 0;
 
   // Packs W [n_out, n_in], rows f32 in host memory, delivered row block by row block so that no second whole copy is
@@ -74,36 +98,51 @@ class Backend {
   };
   virtual std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) = 0;
 
-  // y[r] = (accumulate ? y[r] : 0) + W x[r] + bias.  x [n_rows, n_in], y [n_rows, n_out] f32; bias [n_out] or null.
-  virtual void matmul(const Matrix& w, const float* x, float* y, std::int64_t n_rows, const float* bias,
-                      bool accumulate) = 0;
-  // x [n_rows, dim] = rows of the matrix `table` [vocab_size, dim] named by tokens [n_rows] (asserted in range).
-  virtual void embed(const Matrix& table, const TokenId* tokens, float* x, std::int64_t n_rows) = 0;
-  // y = x / sqrt(mean(x^2) + eps) * w, per row of dim. May run in place. Used per head for q/k norms too.
-  virtual void rms_norm(const float* x, const float* w, float* y, std::int64_t n_rows, std::int64_t dim, float eps) = 0;
+  // The operations below work on the rows of this step until the next begin_step().
+  virtual void begin_step(const StepArrays& step) = 0;
+
+  // y[r] = W x[r] + bias.  x [n_rows, n_in], y [n_rows, n_out] activations; bias [n_out] f32 or null.
+  virtual void matmul(const Matrix& w, const void* x, void* y, std::int64_t n_rows, const float* bias) = 0;
+  // The same into sums: y[r] = (accumulate ? y[r] : 0) + W x[r] + bias, y f32.
+  virtual void matmul_f32(const Matrix& w, const void* x, float* y, std::int64_t n_rows, const float* bias,
+                          bool accumulate) = 0;
+  // x [n_rows, dim] = rows of the matrix `table` [vocab_size, dim] named by the step's tokens (asserted in range).
+  virtual void embed(const Matrix& table, float* x) = 0;
+  // y = x / sqrt(mean(x^2) + eps) * w, per row of dim; y activations.
+  virtual void rms_norm(const float* x, const float* w, void* y, std::int64_t n_rows, std::int64_t dim, float eps) = 0;
   // Takes fused qkv rows [n_rows, (n_heads_q + 2 n_heads_kv) * head_dim]: rotates q and k (half-split pairs
   // (i, i + head_dim/2), angle positions[r] * inv_freq[i], scaled by `magnitude`), writes q [n_rows, n_heads_q,
-  // head_dim] and stores k, v at kv_slots[r] of the KV view, rounded to its type; kv_slots[r] == -1 stores nothing.
+  // head_dim] and stores k, v at the step's kv_slots of the KV view, rounded to its type. qkv and q are activations.
   struct RopeKvArgs {
-    const float* qkv = nullptr;
-    float* q = nullptr;
-    const std::int32_t* positions = nullptr;
-    const std::int64_t* kv_slots = nullptr;
+    const void* qkv = nullptr;
+    void* q = nullptr;
     const float* inv_freq = nullptr;  // [head_dim / 2]
     float magnitude = 1.0F;
-    std::int64_t n_rows = 0, n_heads_q = 0;
+    std::int64_t n_heads_q = 0;
     KvView kv;
   };
   virtual void rope_kv(const RopeKvArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
-  // y [n_rows, dim] = silu(gate_up[:, :dim]) * gate_up[:, dim:],  gate_up [n_rows, 2 dim]
-  virtual void silu_mul(const float* gate_up, float* y, std::int64_t n_rows, std::int64_t dim) = 0;
-  // dst [n, dim] = the rows of src named by index [n]
-  virtual void gather_rows(const float* src, const std::int32_t* index, float* dst, std::int64_t n,
-                           std::int64_t dim) = 0;
+  // y [n_rows, dim] = silu(gate_up[:, :dim]) * gate_up[:, dim:],  gate_up [n_rows, 2 dim]; both activations
+  virtual void silu_mul(const void* gate_up, void* y, std::int64_t n_rows, std::int64_t dim) = 0;
+  // dst [n_logit_rows, dim] = the rows of x [n_rows, dim] that the step names in logit_rows
+  virtual void gather_logit_rows(const float* x, float* dst, std::int64_t dim) = 0;
+};
+
+// Rows of random numbers, uniform in [-bound, bound), a function of (seed, row, column) alone: a device makes them
+// itself.
+struct UniformRows final : Backend::RowSource {
+  UniformRows(std::int64_t n_in, std::uint64_t seed, float bound) : n_in(n_in), seed(seed), bound(bound) {}
+  void fill(std::int64_t row_begin, std::int64_t row_end, float* dst) const override;
+  std::int64_t n_in;
+  std::uint64_t seed;
+  float bound;
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options = {});
+// Throws Error{unsupported} in builds without CUDA, Error{usage} if there is no such device.
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options = {});
+int n_cuda_devices();  // that answer; 0 in builds without CUDA
 
 // Whether this CPU has instructions for products of bf16; without them f32 is faster.
 bool cpu_multiplies_bf16();

@@ -55,7 +55,7 @@ for ((round = 0; round < rounds; ++round)); do
       "$bin/llama-batched-bench" -m "$file" -c 8192 -b 2048 -ub 512 -t "$threads" -tb "$threads" -fa "$fa" -pps -kvu \
         -npp "$N_PROMPT" -ntg "$N_NEW" -npl "$N_SAMPLES" --output-format jsonl 2>/dev/null |
         grep '^{' >>"$runs/llamacpp.$type fa $fa.jsonl"
-      build/release/bench/bench_decode -m "$model" --compute "$compute" -t "$threads" --n-prefix "$N_PROMPT" \
+      build/release/bench/bench_decode -m "$model" --name smollm2-135m --compute "$compute" -t "$threads" --n-prefix "$N_PROMPT" \
         --n-samples "$N_SAMPLES" --n-new "$N_NEW" --modes tree --repeats 1 --out "$runs/banyan.$round.$type.$fa.json" >&2
     done
   done

@@ -26,8 +26,14 @@ struct ModelConfig {
 // What weights are multiplied in. `automatic`: bf16 where the CPU multiplies it natively, else f32.
 enum class Compute : std::uint8_t { automatic, f32, bf16 };
 
+// Where a model computes. `automatic`: a CUDA device if this build has CUDA, one answers and `compute` allows it, else
+// the CPU.
+enum class Device : std::uint8_t { automatic, cpu, cuda };
+
 struct LoadOptions {
   Compute compute = Compute::automatic;
+  Device device = Device::cpu;
+  int device_index = 0;        // which CUDA device
   int n_threads = 0;           // 0: all cores
   bool deterministic = false;  // bits of a row's logits depend on its own path alone (docs/design.md)
   bool reference = false;      // plain kernels (tests)
@@ -39,12 +45,18 @@ class Model {
   // `path`: a Hugging Face directory, or one .gguf. Throws Error{bad_file | unsupported} naming file, tensor or key.
   static std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options = {});
 
+  // Random weights of the shape that a config.json gives, the same for the same seed: for benches. No tokenizer.
+  static std::shared_ptr<const Model> random(const std::string& config_path, std::uint64_t seed,
+                                             const LoadOptions& options = {});
+
   virtual const ModelConfig& config() const = 0;
   virtual const LoadOptions& options() const = 0;
   virtual Compute compute() const = 0;                             // f32 or bf16: what `automatic` became
   virtual std::shared_ptr<const Tokenizer> tokenizer() const = 0;  // null when the file holds none
   virtual const std::vector<TokenId>& eos_ids() const = 0;         // union over all the files
   virtual std::int64_t weight_bytes() const = 0;                   // in the form computed with
+  virtual std::string backend_name() const = 0;                    // what computes: "cpu avx2, 2 threads"
+  virtual std::int64_t free_memory_bytes() const = 0;              // where it computes, now
   virtual double flops_per_row() const = 0;                        // matrix products of one row, head not included
   virtual std::string describe() const = 0;                        // several lines, for `inspect`
 };

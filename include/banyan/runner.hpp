@@ -69,7 +69,10 @@ class StepRunner {
 struct RunnerOptions {
   DType kv_type = DType::f32;   // f32, bf16, f16
   std::int64_t n_kv_slots = 0;  // tokens that the pool holds; > 0
-  bool skip_attention = false;  // benches only: wrong results, for the "no attention" ceiling
+  // Benches only.
+  bool skip_attention = false;     // wrong results, for the "no attention" ceiling
+  bool random_kv = false;          // the pool begins with random keys and values (see Session::adopt_kv)
+  std::int64_t max_positions = 0;  // instead of the model's, where > 0
 };
 // A checkpoint. Throws Error{out_of_memory} with sizes, Error{usage | unsupported} for options out of range.
 std::unique_ptr<StepRunner> make_runner(std::shared_ptr<const Model> model, const RunnerOptions& options);

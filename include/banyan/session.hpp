@@ -160,6 +160,9 @@ class Session {
   Node extend(const Node& node, std::span<const TokenId> tokens);
   Node extend(const Node& node, std::string_view text, bool parse_special = false);
   Node fork(const Node& node, std::int64_t pos);  // behind the first `pos` tokens of the node's run
+  // Takes what the pool's slots hold for the KV of the node's tokens, instead of computing it: for benches of long
+  // prompts (RunnerOptions::random_kv). Throws Error{never_fits} naming the node if the pool has too few free slots.
+  void adopt_kv(const Node& node);
 
   // --- verbs: await them in a task ------------------------------------------------------------------------------
   // n continuations of each node, in order of (node, sample). A sample that cannot be had (never fits, bad logits, an

@@ -18,20 +18,20 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 }  // namespace
 
-void AttentionUnits::cut(const AttentionArgs& a, int n_threads) {
-  const std::int64_t n_heads_kv = a.kv.n_heads_kv, group = a.n_heads_q / n_heads_kv;
+void AttentionUnits::cut(const StepArrays& step, int n_threads) {
+  const std::int64_t n_heads_kv = step.n_heads_kv, group = step.n_heads_q / n_heads_kv;
   const std::int64_t wanted = n_threads == 1 ? 1 : ceil_div(kUnitsPerThread * n_threads, n_heads_kv);
   const std::int64_t fewest = ceil_div(kFewestPackedRows, group),
                      most = std::max<std::int64_t>(1, kMostPackedRows / group);
-  const std::int64_t rows = std::clamp(ceil_div(a.n_rows, wanted), std::min(fewest, most), most);
-  rows_per_block_ = ceil_div(a.n_rows, ceil_div(a.n_rows, rows));
-  n_blocks_ = ceil_div(a.n_rows, rows_per_block_);
+  const std::int64_t rows = std::clamp(ceil_div(step.n_rows, wanted), std::min(fewest, most), most);
+  rows_per_block_ = ceil_div(step.n_rows, ceil_div(step.n_rows, rows));
+  n_blocks_ = ceil_div(step.n_rows, rows_per_block_);
 
   // Counting sort of (block, call) pairs.
   const auto each = [&](auto&& visit) {
-    for (std::size_t c = 0; c < a.calls.size(); ++c) {
-      const AttentionCall& call = a.calls[c];
-      assert(call.row_begin >= 0 && call.row_end <= a.n_rows);
+    for (std::size_t c = 0; c < step.calls.size(); ++c) {
+      const AttentionCall& call = step.calls[c];
+      assert(call.row_begin >= 0 && call.row_end <= step.n_rows);
       if (call.row_begin >= call.row_end || call.n_keys == 0) continue;
       const std::int64_t last = (call.row_end - 1) / rows_per_block_;
       for (std::int64_t b = call.row_begin / rows_per_block_; b <= last; ++b) visit(static_cast<std::size_t>(b), c);

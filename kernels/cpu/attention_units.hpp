@@ -13,7 +13,7 @@ namespace banyan::kernels {
 
 class AttentionUnits {
  public:
-  void cut(const AttentionArgs& args, int n_threads);
+  void cut(const StepArrays& step, int n_threads);
 
   std::int64_t n_blocks() const { return n_blocks_; }
   std::int64_t rows_per_block() const { return rows_per_block_; }  // the last block may be shorter

@@ -4,10 +4,11 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/team.hpp"
 #include "kernels/cpu/attention_units.hpp"
-#include "kernels/cpu/memory.hpp"
+#include "kernels/cpu/host_backend.hpp"
 #include "kernels/cpu/packed_matrix.hpp"
 
 namespace banyan::kernels {
@@ -27,7 +28,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // Share `i` of n in [0, total], as equal as whole pieces allow.
 std::int64_t share(std::int64_t total, std::int64_t i, std::int64_t n) { return total * i / n; }
 
-class FastBackend final : public Backend {
+class FastBackend final : public HostBackend {
  public:
   FastBackend(const IsaOps& isa, int n_threads) : isa_(isa), team_(n_threads) {}
 
@@ -36,41 +37,48 @@ class FastBackend final : public Backend {
     return "cpu " + std::string(isa_.name) + ", " + std::to_string(n) + (n == 1 ? " thread" : " threads");
   }
 
-  void* allocate(std::int64_t bytes) override { return allocate_aligned(bytes); }
-  void release(void* p) noexcept override { release_aligned(p); }
-  void synchronize() override {}
-
   std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) override {
     return std::make_unique<PackedMatrix>(n_out, n_in, type, rows, team_);
   }
 
-  void matmul(const Matrix& matrix, const float* x, float* y, std::int64_t n_rows, const float* bias,
-              bool accumulate) override;
+  void begin_step(const StepArrays& step) override {
+    HostBackend::begin_step(step);
+    is_cut_ = false;
+    angles_ = {};
+  }
+  void matmul_f32(const Matrix& matrix, const void* x, float* y, std::int64_t n_rows, const float* bias,
+                  bool accumulate) override;
   void rope_kv(const RopeKvArgs& args) override;
   void attention(const AttentionArgs& args) override;
 
-  void embed(const Matrix& table, const TokenId* tokens, float* x, std::int64_t n_rows) override {
+  void embed(const Matrix& table, float* x) override {
     const auto& w = static_cast<const PackedMatrix&>(table);
-    over_rows(n_rows, 8 * w.n_in, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) w.row(tokens[r], x + r * w.n_in);
+    over_rows(step().n_rows, 8 * w.n_in, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) w.row(step().tokens[static_cast<std::size_t>(r)], x + r * w.n_in);
     });
   }
 
-  void rms_norm(const float* x, const float* w, float* y, std::int64_t n_rows, std::int64_t dim, float eps) override {
+  void rms_norm(const float* x, const float* w, void* out, std::int64_t n_rows, std::int64_t dim, float eps) override {
+    auto* y = static_cast<float*>(out);
     over_rows(n_rows, dim, [&](std::int64_t begin, std::int64_t end) {
       isa_.rms_norm(x + begin * dim, w, y + begin * dim, end - begin, dim, eps);
     });
   }
 
-  void silu_mul(const float* gate_up, float* y, std::int64_t n_rows, std::int64_t dim) override {
+  void silu_mul(const void* input, void* out, std::int64_t n_rows, std::int64_t dim) override {
+    const auto* gate_up = static_cast<const float*>(input);
+    auto* y = static_cast<float*>(out);
     over_rows(n_rows, 2 * dim, [&](std::int64_t begin, std::int64_t end) {
       isa_.silu_mul(gate_up + begin * 2 * dim, y + begin * dim, end - begin, dim);
     });
   }
 
-  void gather_rows(const float* src, const std::int32_t* index, float* dst, std::int64_t n, std::int64_t dim) override {
-    over_rows(n, dim, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) std::copy_n(src + index[i] * dim, dim, dst + i * dim);
+  void gather_logit_rows(const float* x, float* dst, std::int64_t dim) override {
+    const auto& rows = step().logit_rows;
+    over_rows(std::ssize(rows), dim, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        std::copy_n(x + rows[static_cast<std::size_t>(i)] * dim, dim, dst + i * dim);
+      }
     });
   }
 
@@ -92,19 +100,20 @@ class FastBackend final : public Backend {
                      std::int64_t n_total) const;
   void product_panel(const PackedMatrix& w, const PanelProduct& rows, float* y, const float* bias,
                      std::int64_t panel) const;
-  void refresh_angles(const RopeKvArgs& args);
+  void want_angles(const RopeKvArgs& args);
 
   const IsaOps& isa_;
   Team team_;
   Scratch bf16_rows_, attention_scratch_;
+  // Of the step, for all its layers: made by the first that asks.
   AttentionUnits units_;
-  // Angles of the last step's rows: the same for all layers.
-  struct {
-    std::vector<std::int32_t> positions;
-    std::vector<float> inv_freq;
+  bool is_cut_ = false;
+  struct Angles {
+    const float* inv_freq = nullptr;
     float magnitude = 0.0F;
-    Scratch cosine, sine;
-  } angles_;
+    bool operator==(const Angles&) const = default;
+  } angles_;               // whose cosine_ and sine_ hold
+  Scratch cosine_, sine_;  // [n_rows, head_dim / 2]
 };
 
 // --- products ------------------------------------------------------------------------------------------------------
@@ -178,12 +187,12 @@ void FastBackend::product_chunk(const PackedMatrix& w, PanelProduct rows, float*
   }
 }
 
-void FastBackend::matmul(const Matrix& matrix, const float* x, float* y, std::int64_t n_rows, const float* bias,
-                         bool accumulate) {
+void FastBackend::matmul_f32(const Matrix& matrix, const void* x, float* y, std::int64_t n_rows, const float* bias,
+                             bool accumulate) {
   const auto& w = static_cast<const PackedMatrix&>(matrix);
   if (n_rows <= 0) return;
   PanelProduct p;
-  p.a = product_input(w, x, n_rows);
+  p.a = product_input(w, static_cast<const float*>(x), n_rows);
   p.a_stride = w.type == DType::f32 ? w.n_in : w.n_in_padded();
   p.k = w.n_in;
   p.load_c = accumulate;
@@ -200,22 +209,16 @@ void FastBackend::matmul(const Matrix& matrix, const float* x, float* y, std::in
 
 // --- rotation and KV -----------------------------------------------------------------------------------------------
 
-void FastBackend::refresh_angles(const RopeKvArgs& a) {
-  const std::int64_t half = a.kv.head_dim / 2;
-  const bool same = angles_.magnitude == a.magnitude && std::ssize(angles_.positions) == a.n_rows &&
-                    std::ssize(angles_.inv_freq) == half &&
-                    std::equal(angles_.positions.begin(), angles_.positions.end(), a.positions) &&
-                    std::equal(angles_.inv_freq.begin(), angles_.inv_freq.end(), a.inv_freq);
-  if (same) return;
-  angles_.positions.assign(a.positions, a.positions + a.n_rows);
-  angles_.inv_freq.assign(a.inv_freq, a.inv_freq + half);
-  angles_.magnitude = a.magnitude;
-  float* cosine = angles_.cosine.reserve<float>(a.n_rows * half);
-  float* sine = angles_.sine.reserve<float>(a.n_rows * half);
-  over_rows(a.n_rows, 16 * half, [&](std::int64_t begin, std::int64_t end) {
+void FastBackend::want_angles(const RopeKvArgs& a) {
+  if (std::exchange(angles_, {a.inv_freq, a.magnitude}) == Angles{a.inv_freq, a.magnitude}) return;
+  const std::int64_t half = a.kv.head_dim / 2, n_rows = step().n_rows;
+  float* cosine = cosine_.reserve<float>(n_rows * half);
+  float* sine = sine_.reserve<float>(n_rows * half);
+  over_rows(n_rows, 16 * half, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
+      const auto position = static_cast<float>(step().positions[static_cast<std::size_t>(r)]);
       for (std::int64_t i = 0; i < half; ++i) {
-        const float angle = static_cast<float>(a.positions[r]) * a.inv_freq[i];
+        const float angle = position * a.inv_freq[i];
         cosine[r * half + i] = std::cos(angle) * a.magnitude;
         sine[r * half + i] = std::sin(angle) * a.magnitude;
       }
@@ -224,20 +227,20 @@ void FastBackend::refresh_angles(const RopeKvArgs& a) {
 }
 
 void FastBackend::rope_kv(const RopeKvArgs& args) {
-  refresh_angles(args);
+  want_angles(args);
   RopeRows rows;
-  rows.qkv = args.qkv;
-  rows.cosine = angles_.cosine.data<float>();
-  rows.sine = angles_.sine.data<float>();
-  rows.q = args.q;
-  rows.kv_slots = args.kv_slots;
+  rows.qkv = static_cast<const float*>(args.qkv);
+  rows.cosine = cosine_.data<float>();
+  rows.sine = sine_.data<float>();
+  rows.q = static_cast<float*>(args.q);
+  rows.kv_slots = step().kv_slots.data();
   rows.n_heads_q = args.n_heads_q;
   rows.n_heads_kv = args.kv.n_heads_kv;
   rows.head_dim = args.kv.head_dim;
   rows.kv = args.kv.base;
   rows.kv_type = args.kv.type;
   rows.n_slots = args.kv.n_slots;
-  over_rows(args.n_rows, (args.n_heads_q + 2 * args.kv.n_heads_kv) * args.kv.head_dim,
+  over_rows(step().n_rows, (args.n_heads_q + 2 * args.kv.n_heads_kv) * args.kv.head_dim,
             [&](std::int64_t begin, std::int64_t end) {
               RopeRows part = rows;
               part.row_begin = begin;
@@ -249,9 +252,11 @@ void FastBackend::rope_kv(const RopeKvArgs& args) {
 // --- attention -----------------------------------------------------------------------------------------------------
 
 void FastBackend::attention(const AttentionArgs& a) {
+  assert(a.n_heads_q == step().n_heads_q && a.kv.n_heads_kv == step().n_heads_kv);
   assert(a.n_heads_q % a.kv.n_heads_kv == 0 && a.kv.head_dim <= 512);
-  if (a.n_rows <= 0) return;
-  units_.cut(a, team_.n_threads());
+  const std::int64_t n_rows = step().n_rows;
+  if (n_rows <= 0) return;
+  if (!std::exchange(is_cut_, true)) units_.cut(step(), team_.n_threads());
   const std::int64_t group = a.n_heads_q / a.kv.n_heads_kv, n_blocks = units_.n_blocks();
   const std::int64_t scratch_bytes = attention_scratch_bytes(units_.rows_per_block() * group, a.kv.head_dim);
   auto* scratch = attention_scratch_.reserve<std::byte>(scratch_bytes * team_.n_threads());
@@ -260,13 +265,13 @@ void FastBackend::attention(const AttentionArgs& a) {
   team_.run(n_blocks * a.kv.n_heads_kv, [&](std::int64_t i, int thread) {
     const std::int64_t head = i / n_blocks, block = i % n_blocks;
     AttentionUnit u;
-    u.runs = a.runs.data();
-    u.calls = a.calls.data();
+    u.runs = step().runs.data();
+    u.calls = step().calls.data();
     u.call_index = units_.calls(block).data();
     u.n_calls = std::ssize(units_.calls(block));
-    u.positions = a.positions;
+    u.positions = step().positions.data();
     u.row_begin = block * units_.rows_per_block();
-    u.row_end = std::min(a.n_rows, u.row_begin + units_.rows_per_block());
+    u.row_end = std::min(n_rows, u.row_begin + units_.rows_per_block());
     u.n_heads_q = a.n_heads_q;
     u.first_head = head * group;
     u.group = group;
@@ -275,8 +280,8 @@ void FastBackend::attention(const AttentionArgs& a) {
     u.v = base + (a.kv.n_heads_kv + head) * plane_bytes;
     u.kv_type = a.kv.type;
     u.scale = a.scale;
-    u.q = a.q;
-    u.o = a.o;
+    u.q = static_cast<const float*>(a.q);
+    u.o = static_cast<float*>(a.o);
     u.lse = a.lse;
     u.scratch = scratch + thread * scratch_bytes;
     isa_.attention(u);

@@ -37,6 +37,10 @@ void* allocate_aligned(std::int64_t bytes) {
   return p;
 }
 
+std::int64_t free_host_bytes() {
+  return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
 void release_aligned(void* p) noexcept { std::free(p); }
 
 void* Scratch::reserve_bytes(std::int64_t bytes) {

@@ -13,6 +13,7 @@ constexpr std::size_t kAlignment = 64;  // a cache line and a 512-bit vector
 // Throws Error{out_of_memory} with the size asked for and the size of the machine. 0 bytes give a valid pointer.
 void* allocate_aligned(std::int64_t bytes);
 void release_aligned(void* p) noexcept;
+std::int64_t free_host_bytes();  // of the machine, now
 
 // One growing buffer. Contents are lost when it grows.
 class Scratch {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "banyan/lse.hpp"
-#include "kernels/cpu/memory.hpp"
+#include "kernels/cpu/host_backend.hpp"
 
 namespace banyan::kernels {
 namespace {
@@ -63,13 +63,9 @@ struct RunningSoftmax {
   }
 };
 
-class ReferenceBackend final : public Backend {
+class ReferenceBackend final : public HostBackend {
  public:
   std::string describe() const override { return "cpu reference, 1 thread"; }
-
-  void* allocate(std::int64_t bytes) override { return allocate_aligned(bytes); }
-  void release(void* p) noexcept override { release_aligned(p); }
-  void synchronize() override {}
 
   std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) override {
     assert(type == DType::f32 || type == DType::bf16);
@@ -84,9 +80,10 @@ class ReferenceBackend final : public Backend {
     return m;
   }
 
-  void matmul(const Matrix& matrix, const float* x, float* y, std::int64_t n_rows, const float* bias,
-              bool accumulate) override {
+  void matmul_f32(const Matrix& matrix, const void* input, float* y, std::int64_t n_rows, const float* bias,
+                  bool accumulate) override {
     const auto& w = static_cast<const ReferenceMatrix&>(matrix);
+    const auto* x = static_cast<const float*>(input);
     for (std::int64_t r = 0; r < n_rows; ++r) {
       for (std::int64_t n = 0; n < w.n_out; ++n) {
         float sum = accumulate ? y[r * w.n_out + n] : 0.0F;
@@ -98,15 +95,16 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void embed(const Matrix& table, const TokenId* tokens, float* x, std::int64_t n_rows) override {
+  void embed(const Matrix& table, float* x) override {
     const auto& w = static_cast<const ReferenceMatrix&>(table);
-    for (std::int64_t r = 0; r < n_rows; ++r) {
-      assert(tokens[r] >= 0 && tokens[r] < w.n_out);
-      std::copy_n(w.rows.data() + tokens[r] * w.n_in, w.n_in, x + r * w.n_in);
+    for (const TokenId token : step().tokens) {
+      assert(token >= 0 && token < w.n_out);
+      x = std::copy_n(w.rows.data() + token * w.n_in, w.n_in, x);
     }
   }
 
-  void rms_norm(const float* x, const float* w, float* y, std::int64_t n_rows, std::int64_t dim, float eps) override {
+  void rms_norm(const float* x, const float* w, void* out, std::int64_t n_rows, std::int64_t dim, float eps) override {
+    auto* y = static_cast<float*>(out);
     for (std::int64_t r = 0; r < n_rows; ++r) {
       float sum = 0.0F;
       for (std::int64_t i = 0; i < dim; ++i) sum += x[r * dim + i] * x[r * dim + i];
@@ -118,23 +116,25 @@ class ReferenceBackend final : public Backend {
   void rope_kv(const RopeKvArgs& a) override {
     const std::int64_t d = a.kv.head_dim, n_heads = a.n_heads_q + 2 * a.kv.n_heads_kv;
     std::vector<float> head(static_cast<std::size_t>(d));
-    for (std::int64_t r = 0; r < a.n_rows; ++r) {
+    for (std::int64_t r = 0; r < step().n_rows; ++r) {
+      const std::int64_t slot = step().kv_slots[static_cast<std::size_t>(r)];
+      const auto position = static_cast<float>(step().positions[static_cast<std::size_t>(r)]);
       for (std::int64_t h = 0; h < n_heads; ++h) {
-        const float* x = a.qkv + (r * n_heads + h) * d;
+        const float* x = static_cast<const float*>(a.qkv) + (r * n_heads + h) * d;
         std::copy_n(x, d, head.data());
         const bool is_q = h < a.n_heads_q, is_v = h >= a.n_heads_q + a.kv.n_heads_kv;
         for (std::int64_t i = 0; i < d / 2 && !is_v; ++i) {
-          const float angle = static_cast<float>(a.positions[r]) * a.inv_freq[i];
+          const float angle = position * a.inv_freq[i];
           const float c = std::cos(angle) * a.magnitude, s = std::sin(angle) * a.magnitude;
           head[static_cast<std::size_t>(i)] = x[i] * c - x[i + d / 2] * s;
           head[static_cast<std::size_t>(i + d / 2)] = x[i + d / 2] * c + x[i] * s;
         }
         if (is_q) {
-          std::copy_n(head.data(), d, a.q + (r * a.n_heads_q + h) * d);
-        } else if (a.kv_slots[r] >= 0) {
-          assert(a.kv_slots[r] < a.kv.n_slots);
+          std::copy_n(head.data(), d, static_cast<float*>(a.q) + (r * a.n_heads_q + h) * d);
+        } else if (slot >= 0) {
+          assert(slot < a.kv.n_slots);
           const std::int64_t kv_head = (h - a.n_heads_q) % a.kv.n_heads_kv;
-          const std::int64_t base = kv_row(a.kv, is_v ? 1 : 0, kv_head, a.kv_slots[r]);
+          const std::int64_t base = kv_row(a.kv, is_v ? 1 : 0, kv_head, slot);
           for (std::int64_t i = 0; i < d; ++i) store(a.kv, base + i, head[static_cast<std::size_t>(i)]);
         }
       }
@@ -144,17 +144,19 @@ class ReferenceBackend final : public Backend {
   // Key after key along the path: the bits do not depend on how the path is cut into calls at all.
   void attention(const AttentionArgs& a) override {
     assert(a.n_heads_q % a.kv.n_heads_kv == 0);
-    const std::int64_t d = a.kv.head_dim, group = a.n_heads_q / a.kv.n_heads_kv, n = a.n_rows * a.n_heads_q;
-    std::fill_n(a.o, n * d, 0.0F);
+    const std::int64_t d = a.kv.head_dim, group = a.n_heads_q / a.kv.n_heads_kv, n = step().n_rows * a.n_heads_q;
+    const auto* q = static_cast<const float*>(a.q);
+    auto* o = static_cast<float*>(a.o);
+    std::fill_n(o, n * d, 0.0F);
     std::vector<RunningSoftmax> states(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < n; ++i) states[static_cast<std::size_t>(i)].o = a.o + i * d;
-    for (const AttentionCall& call : a.calls) {
+    for (std::int64_t i = 0; i < n; ++i) states[static_cast<std::size_t>(i)].o = o + i * d;
+    for (const AttentionCall& call : step().calls) {
       for (std::int64_t r = call.row_begin; r < call.row_end; ++r) {
-        const std::int64_t n_visible =
-            std::clamp<std::int64_t>(a.positions[r] + std::int64_t{1} - call.kv_position, 0, call.n_keys);
+        const std::int64_t position = step().positions[static_cast<std::size_t>(r)];
+        const std::int64_t n_visible = std::clamp<std::int64_t>(position + 1 - call.kv_position, 0, call.n_keys);
         for (std::int64_t h = 0; h < a.n_heads_q; ++h) {
           const std::int64_t row_head = r * a.n_heads_q + h;
-          add_keys(a, call, n_visible, h / group, a.q + row_head * d, states[static_cast<std::size_t>(row_head)]);
+          add_keys(a, call, n_visible, h / group, q + row_head * d, states[static_cast<std::size_t>(row_head)]);
         }
       }
     }
@@ -164,7 +166,9 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void silu_mul(const float* gate_up, float* y, std::int64_t n_rows, std::int64_t dim) override {
+  void silu_mul(const void* input, void* out, std::int64_t n_rows, std::int64_t dim) override {
+    const auto* gate_up = static_cast<const float*>(input);
+    auto* y = static_cast<float*>(out);
     for (std::int64_t r = 0; r < n_rows; ++r) {
       for (std::int64_t i = 0; i < dim; ++i) {
         const float gate = gate_up[r * 2 * dim + i];
@@ -173,18 +177,18 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void gather_rows(const float* src, const std::int32_t* index, float* dst, std::int64_t n, std::int64_t dim) override {
-    for (std::int64_t i = 0; i < n; ++i) std::copy_n(src + index[i] * dim, dim, dst + i * dim);
+  void gather_logit_rows(const float* x, float* dst, std::int64_t dim) override {
+    for (const std::int32_t row : step().logit_rows) dst = std::copy_n(x + row * dim, dim, dst);
   }
 
  private:
   // The first n_visible keys of the call.
-  static void add_keys(const AttentionArgs& a, const AttentionCall& call, std::int64_t n_visible, std::int64_t kv_head,
-                       const float* q, RunningSoftmax& state) {
+  void add_keys(const AttentionArgs& a, const AttentionCall& call, std::int64_t n_visible, std::int64_t kv_head,
+                const float* q, RunningSoftmax& state) const {
     const std::int64_t d = a.kv.head_dim;
     std::int64_t n_left = n_visible;
     for (std::int64_t i = call.run_begin; i < call.run_end && n_left > 0; ++i) {
-      const SlotRun run = a.runs[static_cast<std::size_t>(i)];
+      const SlotRun run = step().runs[static_cast<std::size_t>(i)];
       const std::int64_t n = std::min(run.n, n_left);
       n_left -= n;
       for (std::int64_t slot = run.first; slot < run.first + n; ++slot) {

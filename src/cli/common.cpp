@@ -8,7 +8,7 @@
 #include <random>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
+#include <unistd.h>  // isatty
 
 namespace banyan::cli {
 
@@ -143,6 +143,12 @@ nlohmann::ordered_json to_json(const SamplerOptions& o) {
 
 void ModelFlags::add(CLI::App& app) {
   app.add_option("-m,--model", path, "Model: a Hugging Face directory or one .gguf")->required();
+  app.add_option("--device", device, "Where the model computes; auto: a CUDA device if there is one, else the CPU")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--device-index", device_index, "Which CUDA device")
+      ->transform(whole_number(0, 1024))
+      ->capture_default_str();
   app.add_option("--compute", compute, "What weights are multiplied in")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->capture_default_str();
@@ -150,7 +156,7 @@ void ModelFlags::add(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "f32", "bf16", "f16"}))
       ->capture_default_str();
   app.add_option("--kv-budget", kv_budget,
-                 "Memory for keys and values, e.g. 2GiB; auto: a quarter of what is free, or less")
+                 "Memory for keys and values, e.g. 2GiB; auto: a part of what is free, or less")
       ->capture_default_str();
   app.add_option("-t,--threads", n_threads, "Threads; 0: all cores")
       ->transform(whole_number(0, 1024))
@@ -167,6 +173,8 @@ void ModelFlags::add(CLI::App& app) {
 std::shared_ptr<const Model> ModelFlags::load() const {
   LoadOptions options;
   options.compute = compute == "f32" ? Compute::f32 : compute == "bf16" ? Compute::bf16 : Compute::automatic;
+  options.device = device == "cpu" ? Device::cpu : device == "cuda" ? Device::cuda : Device::automatic;
+  options.device_index = device_index;
   options.n_threads = n_threads;
   options.deterministic = deterministic;
   return Model::load(path, options);
@@ -186,8 +194,10 @@ void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& 
                   fmt::format("{} is less than one token takes ({} bytes)", kv_budget, per_token));
     }
   } else {
-    const auto free = static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-    slots = std::max<std::int64_t>(kKvBlock, std::min(free / 4 / per_token, n_tokens_wanted));
+    // A device has its memory for this alone; the host has other programs.
+    const std::int64_t free = model->free_memory_bytes();
+    const std::int64_t share = model->options().device == Device::cuda ? free / 4 * 3 : free / 4;
+    slots = std::max<std::int64_t>(kKvBlock, std::min(share / per_token, n_tokens_wanted));
   }
   session.add_lane(make_runner(model, {.kv_type = type, .n_kv_slots = slots}),
                    {.max_batch = max_batch, .max_rows = max_rows});

@@ -31,8 +31,8 @@ Command add_calibrate(CLI::App& app);
 
 struct ModelFlags {
   std::string path;
-  std::string compute = "auto", kv_type = "auto", kv_budget = "auto";
-  int n_threads = 0;
+  std::string device = "auto", compute = "auto", kv_type = "auto", kv_budget = "auto";
+  int n_threads = 0, device_index = 0;
   std::int64_t max_batch = 256, max_rows = 1024;
   bool deterministic = false;
 

@@ -14,15 +14,17 @@ class ModelRunner final : public StepRunner {
   ModelRunner(std::shared_ptr<const Model> model, const RunnerOptions& options)
       : model_(std::move(model)),
         n_kv_slots_(options.n_kv_slots),
+        max_positions_(options.max_positions > 0 ? options.max_positions : model_->config().max_positions),
         kv_bytes_per_token_(banyan::kv_bytes_per_token(model_->config(), options.kv_type)),
         tokenizer_(model_->tokenizer()),
         forward_(model_, options.kv_type, options.n_kv_slots),
         answerer_(model_->config().vocab_size, model_->options().n_threads) {
     forward_.set_skip_attention(options.skip_attention);
+    if (options.random_kv) forward_.fill_kv_randomly();
   }
 
   std::int64_t vocab_size() const override { return model_->config().vocab_size; }
-  std::int64_t max_positions() const override { return model_->config().max_positions; }
+  std::int64_t max_positions() const override { return max_positions_; }
   std::int64_t n_kv_slots() const override { return n_kv_slots_; }
   std::int64_t kv_bytes_per_token() const override { return kv_bytes_per_token_; }
   bool deterministic() const override { return model_->options().deterministic; }
@@ -35,26 +37,29 @@ class ModelRunner final : public StepRunner {
     tree_ = &tree;
     plan_ = &plan;
     queries_ = queries;
-    logits_ = forward_.run(plan);
+    forward_.submit(plan);
     times_.forward_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return ++ticket_;
   }
 
   StepTimes harvest(Ticket /*ticket*/, std::span<StepAnswer> answers) override {
+    const auto forward_begin = std::chrono::steady_clock::now();
+    const std::span<const float> logits = forward_.logits();
     const auto begin = std::chrono::steady_clock::now();
+    times_.forward_ms += std::chrono::duration<double, std::milli>(begin - forward_begin).count();
     for (std::size_t i = 0; i < queries_.size(); ++i) {
       if (queries_[i].kind == StepQuery::Kind::reward) {
         answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
       }
     }
-    answerer_.answer(*tree_, *plan_, logits_, queries_, answers);
+    answerer_.answer(*tree_, *plan_, logits, queries_, answers);
     times_.sample_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return times_;
   }
 
  private:
   std::shared_ptr<const Model> model_;
-  std::int64_t n_kv_slots_, kv_bytes_per_token_;
+  std::int64_t n_kv_slots_, max_positions_, kv_bytes_per_token_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   Forward forward_;
   detail::Answerer answerer_;
@@ -62,7 +67,6 @@ class ModelRunner final : public StepRunner {
   const SequenceTree* tree_ = nullptr;
   const Plan* plan_ = nullptr;
   std::span<const StepQuery> queries_;
-  std::span<const float> logits_;
   StepTimes times_;
   Ticket ticket_ = 0;
 };

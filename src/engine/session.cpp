@@ -173,6 +173,17 @@ Node Session::fork(const Node& node, std::int64_t pos) {
   return l.node(l.tree.fork(node.id(), pos));
 }
 
+void Session::adopt_kv(const Node& node) {
+  detail::Lane& l = *lane_of(node.lane_);
+  const std::int64_t n = l.tree.n_tokens(node.id());
+  if (l.pool == nullptr || !l.tree.allocate_kv(node.id(), n)) {
+    throw Error(
+        ErrorCode::never_fits, "node " + std::to_string(node.id().value),
+        std::to_string(n) + " tokens, " + std::to_string(l.pool == nullptr ? 0 : l.pool->n_free()) + " free KV slots");
+  }
+  l.tree.commit_kv(node.id(), n);
+}
+
 // --- verbs ---------------------------------------------------------------------------------------------------------
 
 namespace {

@@ -40,12 +40,8 @@ class Workload {
     positions_.assign(static_cast<std::size_t>(n_rows), static_cast<std::int32_t>(n_shared + n_private - 1));
     args_ = {.q = q_.data(),
              .o = o_.data(),
-             .positions = positions_.data(),
-             .n_rows = n_rows,
              .n_heads_q = shape.n_heads_q,
              .kv = {kv_, kv_type, n_slots, shape.n_heads_kv, shape.head_dim},
-             .runs = runs_,
-             .calls = calls_,
              .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim))};
   }
   ~Workload() { backend_.release(kv_); }
@@ -56,6 +52,12 @@ class Workload {
     std::vector<double> times;
     for (int i = 0; i <= n_times; ++i) {  // the first is a warm-up
       const auto begin = std::chrono::steady_clock::now();
+      backend_.begin_step({.n_rows = std::ssize(positions_),
+                           .positions = positions_,
+                           .runs = runs_,
+                           .calls = calls_,
+                           .n_heads_q = args_.n_heads_q,
+                           .n_heads_kv = args_.kv.n_heads_kv});
       backend_.attention(args_);
       backend_.synchronize();
       const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();

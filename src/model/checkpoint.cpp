@@ -103,4 +103,10 @@ Checkpoint open_checkpoint(const std::string& path) {
   return std::filesystem::is_directory(path, error) ? open_dir(path) : open_gguf(path);
 }
 
+Checkpoint random_checkpoint(const std::string& config_path, std::uint64_t seed) {
+  Checkpoint c{.path = config_path, .format = "random weights", .names = &kHfNames, .random_seed = seed};
+  c.config = config_from_json(config_path);
+  return c;
+}
+
 }  // namespace banyan

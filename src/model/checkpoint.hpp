@@ -5,7 +5,9 @@
 // do (rope scaling, biases, experts, sliding windows, q/k norms, scales …) is refused by name, never ignored.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -36,14 +38,17 @@ struct Checkpoint {
   std::shared_ptr<const Tokenizer> tokenizer{};  // null when the files hold none
   std::vector<TokenId> eos_ids{};                // union over the files, ascending
   const TensorNames* names = nullptr;
-  bool interleaved_qk = false;  // q and k rows in GGUF's order: pair i of a head in rows 2i and 2i + 1
+  bool interleaved_qk = false;                 // q and k rows in GGUF's order: pair i of a head in rows 2i and 2i + 1
+  std::optional<std::uint64_t> random_seed{};  // there are no files: weights are random
 
   std::variant<std::monostate, std::unique_ptr<GgufFile>, std::unique_ptr<SafetensorsFiles>> files{};
-  const TensorMap& tensors() const;
+  const TensorMap& tensors() const;  // of files
 };
 
 // `path`: a Hugging Face directory or a .gguf file. Throws Error{bad_file | unsupported} naming file, key or tensor.
 Checkpoint open_checkpoint(const std::string& path);
+// A config.json alone, for random weights of its shape. No tokenizer, no end-of-text ids.
+Checkpoint random_checkpoint(const std::string& config_path, std::uint64_t seed);
 
 // --- the parts, each by itself -------------------------------------------------------------------------------------
 ModelConfig config_from_json(const std::string& path);

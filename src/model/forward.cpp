@@ -34,33 +34,41 @@ kernels::KvView KvStore::layer(std::int64_t i) const {
           .head_dim = head_dim_};
 }
 
+void KvStore::fill_randomly() {
+  for (std::int64_t i = 0; i < n_layers_; ++i) {
+    backend_.fill_random(layer(i).base, type_, 2 * n_heads_kv_ * n_slots_ * head_dim_, static_cast<std::uint64_t>(i));
+  }
+}
+
 std::int64_t KvStore::bytes_per_token(const ModelConfig& config, DType type) {
   return dtype_bytes(type, 2 * config.n_layers * config.n_heads_kv * config.head_dim);
 }
 
 namespace {
 
-// f32 scratch in a backend's memory that keeps the largest size it was asked for.
+// Scratch in a backend's memory that keeps the largest size it was asked for.
 class Buffer {
  public:
-  explicit Buffer(kernels::Backend& backend) : backend_(backend) {}
+  Buffer(kernels::Backend& backend, DType type) : backend_(backend), type_(type) {}
   ~Buffer() { backend_.release(data_); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  // At least n floats; what was in it is lost when it grows.
+  // At least n elements; what was in it is lost when it grows.
   void reserve(std::int64_t n) {
     if (n <= size_) return;
     backend_.release(std::exchange(data_, nullptr));
     size_ = 0;
-    data_ = static_cast<float*>(backend_.allocate(n * static_cast<std::int64_t>(sizeof(float))));
+    data_ = backend_.allocate(dtype_bytes(type_, n));
     size_ = n;
   }
-  float* data() const { return data_; }
+  void* data() const { return data_; }
+  float* f32() const { return static_cast<float*>(data_); }  // of buffers of that type
 
  private:
   kernels::Backend& backend_;
-  float* data_ = nullptr;
+  DType type_;
+  void* data_ = nullptr;
   std::int64_t size_ = 0;
 };
 
@@ -85,22 +93,25 @@ struct Forward::Impl {
   KvStore kv;
   bool skip_attention = false;
 
-  Buffer x{*backend};         // [n_rows, hidden_size]  the residual stream
-  Buffer normed{*backend};    // [n_rows, hidden_size]
-  Buffer qkv{*backend};       // [n_rows, (n_heads_q + 2 n_heads_kv) head_dim]
-  Buffer q{*backend};         // [n_rows, n_heads_q, head_dim]
-  Buffer attended{*backend};  // [n_rows, n_heads_q, head_dim]
-  Buffer gate_up{*backend};   // [n_rows, 2 intermediate_size]
-  Buffer ffn{*backend};       // [n_rows, intermediate_size]
-  Buffer hidden{*backend};    // [n_logits, hidden_size]
-  Buffer logits{*backend};    // [n_logits, vocab_size]
+  const DType activation = backend->activation_type();
+  Buffer x{*backend, DType::f32};         // [n_rows, hidden_size]  the residual stream
+  Buffer normed{*backend, activation};    // [n_rows, hidden_size]
+  Buffer qkv{*backend, activation};       // [n_rows, (n_heads_q + 2 n_heads_kv) head_dim]
+  Buffer q{*backend, activation};         // [n_rows, n_heads_q, head_dim]
+  Buffer attended{*backend, activation};  // [n_rows, n_heads_q, head_dim]
+  Buffer gate_up{*backend, activation};   // [n_rows, 2 intermediate_size]
+  Buffer ffn{*backend, activation};       // [n_rows, intermediate_size]
+  Buffer last{*backend, DType::f32};      // [n_logits, hidden_size]  rows of x
+  Buffer hidden{*backend, activation};    // [n_logits, hidden_size]
+  Buffer logits{*backend, DType::f32};    // [n_logits, vocab_size]
   std::int64_t n_logits = 0;
+  std::vector<float> host_logits;  // of a device's
 
   void check(const Plan& plan) const;
   void reserve(std::int64_t n_rows);
-  void attention_block(const Plan& plan, const LayerWeights& layer, const kernels::KvView& view);
-  void ffn_block(const Plan& plan, const LayerWeights& layer);
-  void head(const Plan& plan);
+  void attention_block(std::int64_t n_rows, const LayerWeights& layer, const kernels::KvView& view);
+  void ffn_block(std::int64_t n_rows, const LayerWeights& layer);
+  void head();
 };
 
 void Forward::Impl::check(const Plan& plan) const {
@@ -121,80 +132,89 @@ void Forward::Impl::reserve(std::int64_t n_rows) {
   attended.reserve(n_rows * q_dim);
   gate_up.reserve(n_rows * 2 * config.intermediate_size);
   ffn.reserve(n_rows * config.intermediate_size);
+  last.reserve(n_logits * config.hidden_size);
   hidden.reserve(n_logits * config.hidden_size);
   logits.reserve(n_logits * config.vocab_size);
 }
 
 // x += W_o attention(rope(W_qkv norm(x)))
-void Forward::Impl::attention_block(const Plan& plan, const LayerWeights& layer, const kernels::KvView& view) {
-  const std::int64_t n_rows = plan.n_rows();
-  backend->rms_norm(x.data(), layer.attn_norm, normed.data(), n_rows, config.hidden_size, config.rms_eps);
-  backend->matmul(*layer.qkv, normed.data(), qkv.data(), n_rows, nullptr, false);
-  backend->rope_kv({.qkv = qkv.data(),
-                    .q = q.data(),
-                    .positions = plan.positions.data(),
-                    .kv_slots = plan.kv_slots.data(),
-                    .inv_freq = model->inv_freq(),
-                    .n_rows = n_rows,
-                    .n_heads_q = config.n_heads_q,
-                    .kv = view});
+void Forward::Impl::attention_block(std::int64_t n_rows, const LayerWeights& layer, const kernels::KvView& view) {
+  backend->rms_norm(x.f32(), layer.attn_norm, normed.data(), n_rows, config.hidden_size, config.rms_eps);
+  backend->matmul(*layer.qkv, normed.data(), qkv.data(), n_rows, nullptr);
+  backend->rope_kv(
+      {.qkv = qkv.data(), .q = q.data(), .inv_freq = model->inv_freq(), .n_heads_q = config.n_heads_q, .kv = view});
   if (!skip_attention) {
     backend->attention({.q = q.data(),
                         .o = attended.data(),
-                        .positions = plan.positions.data(),
-                        .n_rows = n_rows,
                         .n_heads_q = config.n_heads_q,
                         .kv = view,
-                        .runs = plan.runs,
-                        .calls = plan.calls,
                         .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim))});
   }
   // Without attention q stands in for its output: same shape, and finite.
-  const float* attention_out = skip_attention ? q.data() : attended.data();
-  backend->matmul(*layer.attn_out, attention_out, x.data(), n_rows, nullptr, true);
+  const void* attention_out = skip_attention ? q.data() : attended.data();
+  backend->matmul_f32(*layer.attn_out, attention_out, x.f32(), n_rows, nullptr, true);
 }
 
 // x += W_down (silu(W_gate norm(x)) * W_up norm(x))
-void Forward::Impl::ffn_block(const Plan& plan, const LayerWeights& layer) {
-  const std::int64_t n_rows = plan.n_rows();
-  backend->rms_norm(x.data(), layer.ffn_norm, normed.data(), n_rows, config.hidden_size, config.rms_eps);
-  backend->matmul(*layer.gate_up, normed.data(), gate_up.data(), n_rows, nullptr, false);
+void Forward::Impl::ffn_block(std::int64_t n_rows, const LayerWeights& layer) {
+  backend->rms_norm(x.f32(), layer.ffn_norm, normed.data(), n_rows, config.hidden_size, config.rms_eps);
+  backend->matmul(*layer.gate_up, normed.data(), gate_up.data(), n_rows, nullptr);
   backend->silu_mul(gate_up.data(), ffn.data(), n_rows, config.intermediate_size);
-  backend->matmul(*layer.down, ffn.data(), x.data(), n_rows, nullptr, true);
+  backend->matmul_f32(*layer.down, ffn.data(), x.f32(), n_rows, nullptr, true);
 }
 
-void Forward::Impl::head(const Plan& plan) {
+void Forward::Impl::head() {
   if (n_logits == 0) return;
-  backend->gather_rows(x.data(), plan.logit_rows.data(), hidden.data(), n_logits, config.hidden_size);
-  backend->rms_norm(hidden.data(), model->final_norm(), hidden.data(), n_logits, config.hidden_size, config.rms_eps);
-  backend->matmul(model->head(), hidden.data(), logits.data(), n_logits, nullptr, false);
+  backend->gather_logit_rows(x.f32(), last.f32(), config.hidden_size);
+  backend->rms_norm(last.f32(), model->final_norm(), hidden.data(), n_logits, config.hidden_size, config.rms_eps);
+  backend->matmul_f32(model->head(), hidden.data(), logits.f32(), n_logits, nullptr, false);
 }
 
 Forward::Forward(std::shared_ptr<const Model> model, DType kv_type, std::int64_t n_slots)
     : impl_(std::make_unique<Impl>(std::move(model), kv_type, n_slots)) {}
 Forward::~Forward() = default;
 
-std::span<const float> Forward::run(const Plan& plan) {
+void Forward::submit(const Plan& plan) {
   Impl& f = *impl_;
   f.check(plan);
   f.n_logits = static_cast<std::int64_t>(plan.logit_rows.size());
-  f.reserve(plan.n_rows());
-  f.backend->embed(f.model->embed(), plan.tokens.data(), f.x.data(), plan.n_rows());
+  const std::int64_t n_rows = plan.n_rows();
+  f.reserve(n_rows);
+  f.backend->begin_step({.n_rows = n_rows,
+                         .tokens = plan.tokens,
+                         .positions = plan.positions,
+                         .kv_slots = plan.kv_slots,
+                         .logit_rows = plan.logit_rows,
+                         .runs = plan.runs,
+                         .calls = plan.calls,
+                         .n_heads_q = f.config.n_heads_q,
+                         .n_heads_kv = f.config.n_heads_kv});
+  f.backend->embed(f.model->embed(), f.x.f32());
   for (std::int64_t i = 0; i < f.config.n_layers; ++i) {
     const LayerWeights& layer = f.model->layers()[static_cast<std::size_t>(i)];
-    f.attention_block(plan, layer, f.kv.layer(i));
-    f.ffn_block(plan, layer);
+    f.attention_block(n_rows, layer, f.kv.layer(i));
+    f.ffn_block(n_rows, layer);
   }
-  f.head(plan);
+  f.head();
+}
+
+std::span<const float> Forward::logits() {
+  Impl& f = *impl_;
+  const auto n = static_cast<std::size_t>(f.n_logits * f.config.vocab_size);
   f.backend->synchronize();
-  return {f.logits.data(), static_cast<std::size_t>(f.n_logits * f.config.vocab_size)};
+  if (f.model->options().device != Device::cuda) return {f.logits.f32(), n};
+  f.host_logits.resize(n);
+  if (n > 0) f.backend->download(f.host_logits.data(), f.logits.data(), static_cast<std::int64_t>(n * sizeof(float)));
+  return f.host_logits;
 }
 
 std::span<const float> Forward::hidden() const {
-  return {impl_->hidden.data(), static_cast<std::size_t>(impl_->n_logits * impl_->config.hidden_size)};
+  return {static_cast<const float*>(impl_->hidden.data()),
+          static_cast<std::size_t>(impl_->n_logits * impl_->config.hidden_size)};
 }
 
 const KvStore& Forward::kv() const { return impl_->kv; }
 void Forward::set_skip_attention(bool skip) { impl_->skip_attention = skip; }
+void Forward::fill_kv_randomly() { impl_->kv.fill_randomly(); }
 
 }  // namespace banyan

@@ -20,6 +20,7 @@ class KvStore {
   KvStore& operator=(const KvStore&) = delete;
 
   kernels::KvView layer(std::int64_t i) const;
+  void fill_randomly();  // benches only
   DType type() const { return type_; }
   static std::int64_t bytes_per_token(const ModelConfig& config, DType type);
 
@@ -37,14 +38,23 @@ class Forward {
   Forward(std::shared_ptr<const Model> model, DType kv_type, std::int64_t n_slots);
   ~Forward();
 
-  // Computes all rows of the plan. Returns logits [plan.logit_rows.size(), vocab_size], valid until the next call.
-  std::span<const float> run(const Plan& plan);
-  // Final hidden state (after the last norm) of the logit rows of the last run, [n_logit_rows, hidden_size].
+  // Starts computing all rows of the plan, which stays as it is until logits() has returned. On the CPU it is through
+  // when submit() returns; a device works on.
+  void submit(const Plan& plan);
+  // Waits for the step. Its logits [plan.logit_rows.size(), vocab_size], in host memory, valid until the next submit().
+  std::span<const float> logits();
+  std::span<const float> run(const Plan& plan) {
+    submit(plan);
+    return logits();
+  }
+  // Final hidden state (after the last norm) of the logit rows of the last run, [n_logit_rows, hidden_size]; of a host
+  // backend.
   std::span<const float> hidden() const;
 
   const KvStore& kv() const;
-  // Benches only: skips attention (the "no_attention" mode).
+  // Benches only: skips attention (the "no_attention" mode); all KV slots hold random numbers.
   void set_skip_attention(bool skip);
+  void fill_kv_randomly();
 
  private:
   struct Impl;

@@ -65,6 +65,7 @@ class FusedRows final : public kernels::Backend::RowSource {
 
 Compute resolve(const LoadOptions& options) {
   if (options.compute != Compute::automatic) return options.compute;
+  if (options.device == Device::cuda) return Compute::bf16;
   return !options.reference && kernels::cpu_multiplies_bf16() ? Compute::bf16 : Compute::f32;
 }
 
@@ -83,13 +84,7 @@ class LoadedModel::Loader {
   void load() {
     const ModelConfig& c = model_.config_;
     const TensorNames& names = *checkpoint_.names;
-    for (const auto& [name, t] : checkpoint_.tensors()) {
-      if (!is_llama_tensor(names, c.n_layers, name) && !is_redundant(name)) {
-        throw Error(
-            ErrorCode::unsupported, t.where,
-            fmt::format("is not a part of the Llama models that banyan can run ({})", plural(c.n_layers, "layer")));
-      }
-    }
+    if (!checkpoint_.random_seed) check_names();
     model_.embed_ = matrix({{&tensor(names.embed, {c.vocab_size, c.hidden_size})}});
     load_head();
     model_.final_norm_ = vector(names.final_norm, c.hidden_size);
@@ -97,17 +92,22 @@ class LoadedModel::Loader {
     load_inv_freq();  // behind the tensors, whose shapes have proved head_dim
   }
 
+ private:
+  void check_names() const {
+    const ModelConfig& c = model_.config_;
+    const TensorNames& names = *checkpoint_.names;
+    for (const auto& [name, t] : checkpoint_.tensors()) {
+      if (!is_llama_tensor(names, c.n_layers, name) && !is_redundant(name)) {
+        throw Error(
+            ErrorCode::unsupported, t.where,
+            fmt::format("is not a part of the Llama models that banyan can run ({})", plural(c.n_layers, "layer")));
+      }
+    }
+  }
+
+ public:
   std::string describe() const {
     const ModelConfig& c = model_.config_;
-    std::map<std::string_view, std::int64_t> n_of_type;
-    std::int64_t file_bytes = 0, n_weights = 0;
-    for (const auto& [name, t] : checkpoint_.tensors()) {
-      ++n_of_type[to_string(t.type)];
-      file_bytes += t.bytes;
-      n_weights += t.n_elements();
-    }
-    std::string types;
-    for (const auto& [type, n] : n_of_type) types += fmt::format("{}{} {}", types.empty() ? "" : ", ", n, type);
     std::string eos;
     for (const TokenId id : model_.eos_ids_) eos += fmt::format("{}{}", eos.empty() ? "" : ", ", id);
 
@@ -124,8 +124,7 @@ class LoadedModel::Loader {
          fmt::format("{} x {}, {}", plural(c.n_heads_q, "query head"), c.head_dim, plural(c.n_heads_kv, "KV head")));
     line("rope", fmt::format("theta {}, unscaled, {} positions", c.rope_theta, c.max_positions));
     line("head", c.tied_embeddings ? "tied to the embedding table" : "its own matrix");
-    line("weights", fmt::format("{} in {} tensors ({}), {} bytes in the file", n_weights, checkpoint_.tensors().size(),
-                                types, file_bytes));
+    line("weights", describe_weights());
     line("compute", fmt::format("{}, {} bytes in memory, {}", model_.compute_ == Compute::bf16 ? "bf16" : "f32",
                                 model_.weight_bytes_, model_.backend_->describe()));
     line("tokenizer", describe_tokenizer());
@@ -135,7 +134,27 @@ class LoadedModel::Loader {
   }
 
  private:
+  std::string describe_weights() const {
+    if (checkpoint_.random_seed) return fmt::format("random, seed {}", *checkpoint_.random_seed);
+    std::map<std::string_view, std::int64_t> n_of_type;
+    std::int64_t file_bytes = 0, n_weights = 0;
+    for (const auto& [name, t] : checkpoint_.tensors()) {
+      ++n_of_type[to_string(t.type)];
+      file_bytes += t.bytes;
+      n_weights += t.n_elements();
+    }
+    std::string types;
+    for (const auto& [type, n] : n_of_type) types += fmt::format("{}{} {}", types.empty() ? "" : ", ", n, type);
+    return fmt::format("{} in {} tensors ({}), {} bytes in the file", n_weights, checkpoint_.tensors().size(), types,
+                       file_bytes);
+  }
+
+  // Of random weights a tensor is its name and shape.
   const Tensor& tensor(std::string_view name, const std::vector<std::int64_t>& shape) {
+    if (checkpoint_.random_seed) {
+      return made_.insert_or_assign(std::string(name), Tensor{.where = std::string(name), .shape = shape})
+          .first->second;
+    }
     const auto found = checkpoint_.tensors().find(name);
     if (found == checkpoint_.tensors().end()) {
       throw Error(ErrorCode::bad_file, fmt::format("{}: tensor '{}'", checkpoint_.path, name), "is absent");
@@ -151,24 +170,34 @@ class LoadedModel::Loader {
   std::unique_ptr<kernels::Matrix> matrix(std::vector<Piece> pieces) {
     const FusedRows rows(std::move(pieces));
     const DType type = model_.compute_ == Compute::bf16 ? DType::bf16 : DType::f32;
-    auto packed = model_.backend_->pack(rows.n_out(), rows.n_in(), type, rows);
+    auto packed = checkpoint_.random_seed
+                      ? model_.backend_->pack(rows.n_out(), rows.n_in(), type, random_rows(rows.n_in()))
+                      : model_.backend_->pack(rows.n_out(), rows.n_in(), type, rows);
     model_.weight_bytes_ += packed->bytes;
     return packed;
   }
 
-  float* allocate(std::int64_t n) {
-    const std::int64_t bytes = n * static_cast<std::int64_t>(sizeof(float));
+  // Of variance 1 / n_in: outputs are as large as inputs, so nothing overflows and logits are those of a flat model.
+  kernels::UniformRows random_rows(std::int64_t n_in) {
+    return {n_in, *checkpoint_.random_seed + ++n_random_, std::sqrt(3.0F / static_cast<float>(n_in))};
+  }
+
+  const float* upload(const std::vector<float>& values) {
+    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(float));
     void* p = model_.backend_->allocate(bytes);
     model_.vectors_.emplace_back(p, Release{model_.backend_.get()});
     model_.weight_bytes_ += bytes;
-    return static_cast<float*>(p);
+    model_.backend_->upload(p, values.data(), bytes);
+    return static_cast<const float*>(p);
   }
 
   const float* vector(std::string_view name, std::int64_t n) {
-    const Tensor& source = tensor(name, {n});
-    float* values = allocate(n);
-    dequantize(source.type, source.data, n, values);
-    return values;
+    std::vector<float> values(static_cast<std::size_t>(n), 1.0F);
+    if (!checkpoint_.random_seed) {
+      const Tensor& source = tensor(name, {n});
+      dequantize(source.type, source.data, n, values.data());
+    }
+    return upload(values);
   }
 
   // A file may hold a head although the configuration ties it to the embedding table, or lack one although it does not.
@@ -178,7 +207,7 @@ class LoadedModel::Loader {
     const std::string_view name = checkpoint_.names->head;
     if (!c.tied_embeddings) {
       model_.head_ = matrix({{&tensor(name, {c.vocab_size, c.hidden_size})}});
-    } else if (checkpoint_.tensors().contains(name)) {
+    } else if (!checkpoint_.random_seed && checkpoint_.tensors().contains(name)) {
       const Tensor& extra = tensor(name, {c.vocab_size, c.hidden_size});
       note_ = fmt::format(
           "note          {} is ignored: the configuration ties the head to the embedding table{}", name,
@@ -198,12 +227,12 @@ class LoadedModel::Loader {
 
   void load_inv_freq() {
     const ModelConfig& c = model_.config_;
-    float* inv_freq = allocate(c.head_dim / 2);
+    std::vector<float> inv_freq;
     for (std::int64_t i = 0; i < c.head_dim / 2; ++i) {
-      inv_freq[i] =
-          static_cast<float>(std::pow(c.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(c.head_dim)));
+      inv_freq.push_back(
+          static_cast<float>(std::pow(c.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(c.head_dim))));
     }
-    model_.inv_freq_ = inv_freq;
+    model_.inv_freq_ = upload(inv_freq);
   }
 
   void load_layer(std::int64_t i) {
@@ -236,12 +265,13 @@ class LoadedModel::Loader {
 
   LoadedModel& model_;
   const Checkpoint& checkpoint_;
+  TensorMap made_;              // of random weights
+  std::uint64_t n_random_ = 0;  // matrices made so far
   std::string note_;
 };
 
-LoadedModel::LoadedModel(const std::string& path, const LoadOptions& options, BackendFactory factory)
+LoadedModel::LoadedModel(const Checkpoint& checkpoint, const LoadOptions& options, BackendFactory factory)
     : options_(options), factory_(std::move(factory)), compute_(resolve(options)), backend_(make_backend()) {
-  const Checkpoint checkpoint = open_checkpoint(path);
   config_ = checkpoint.config;
   tokenizer_ = checkpoint.tokenizer;
   eos_ids_ = checkpoint.eos_ids;
@@ -251,8 +281,10 @@ LoadedModel::LoadedModel(const std::string& path, const LoadOptions& options, Ba
 }
 
 std::unique_ptr<kernels::Backend> LoadedModel::make_backend() const {
-  return factory_(
-      {.n_threads = options_.n_threads, .deterministic = options_.deterministic, .reference = options_.reference});
+  return factory_({.n_threads = options_.n_threads,
+                   .device_index = options_.device_index,
+                   .deterministic = options_.deterministic,
+                   .reference = options_.reference});
 }
 
 double LoadedModel::flops_per_row() const {
@@ -265,8 +297,35 @@ double LoadedModel::flops_per_row() const {
   return flops;
 }
 
+namespace {
+
+// `automatic` becomes the device that is there.
+LoadOptions with_device(LoadOptions options) {
+  if (options.device == Device::automatic) {
+    const bool wants_cpu = options.compute == Compute::f32 || options.reference;
+    options.device = !wants_cpu && kernels::n_cuda_devices() > 0 ? Device::cuda : Device::cpu;
+  }
+  if (options.device == Device::cuda && options.compute == Compute::f32) {
+    throw Error(ErrorCode::unsupported, "compute", "f32 is not there on CUDA devices; bf16 is");
+  }
+  return options;
+}
+
+std::shared_ptr<const Model> make_model(const Checkpoint& checkpoint, const LoadOptions& options) {
+  const LoadOptions resolved = with_device(options);
+  return std::make_shared<LoadedModel>(
+      checkpoint, resolved, resolved.device == Device::cuda ? kernels::make_cuda_backend : kernels::make_cpu_backend);
+}
+
+}  // namespace
+
 std::shared_ptr<const Model> Model::load(const std::string& path, const LoadOptions& options) {
-  return std::make_shared<LoadedModel>(path, options, kernels::make_cpu_backend);
+  return make_model(open_checkpoint(path), options);
+}
+
+std::shared_ptr<const Model> Model::random(const std::string& config_path, std::uint64_t seed,
+                                           const LoadOptions& options) {
+  return make_model(random_checkpoint(config_path, seed), options);
 }
 
 }  // namespace banyan

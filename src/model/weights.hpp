@@ -33,7 +33,7 @@ class LoadedModel final : public Model {
  public:
   // Throws Error{bad_file} for tensors that are absent or of another shape than the configuration says, and
   // Error{unsupported} for tensors that no part of a Llama reads.
-  LoadedModel(const std::string& path, const LoadOptions& options, BackendFactory factory);
+  LoadedModel(const Checkpoint& checkpoint, const LoadOptions& options, BackendFactory factory);
 
   const ModelConfig& config() const override { return config_; }
   const LoadOptions& options() const override { return options_; }
@@ -41,6 +41,8 @@ class LoadedModel final : public Model {
   std::shared_ptr<const Tokenizer> tokenizer() const override { return tokenizer_; }
   const std::vector<TokenId>& eos_ids() const override { return eos_ids_; }
   std::int64_t weight_bytes() const override { return weight_bytes_; }
+  std::string backend_name() const override { return backend_->describe(); }
+  std::int64_t free_memory_bytes() const override { return backend_->free_bytes(); }
   double flops_per_row() const override;
   std::string describe() const override { return description_; }
 

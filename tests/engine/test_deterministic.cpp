@@ -1,5 +1,6 @@
 // Deterministic mode, bit for bit: the log-probabilities of a sample do not depend on its company, on how its path is
-// cut into nodes, on eviction, on threads or on order.
+// cut into nodes, on eviction, on threads or on order. Built twice: for the CPU and, with BANYAN_TEST_CUDA, for a CUDA
+// device.
 #include <algorithm>
 #include <cstring>
 #include <doctest/doctest.h>
@@ -25,6 +26,14 @@ struct Bits {
            std::memcmp(a.logprobs.data(), b.logprobs.data(), a.logprobs.size() * sizeof(float)) == 0;
   }
 };
+
+#ifdef BANYAN_TEST_CUDA
+constexpr Device kDevice = Device::cuda;
+const std::vector<std::pair<Compute, DType>> kTypes{{Compute::bf16, DType::bf16}, {Compute::bf16, DType::f16}};
+#else
+constexpr Device kDevice = Device::cpu;
+const std::vector<std::pair<Compute, DType>> kTypes{{Compute::f32, DType::f32}, {Compute::bf16, DType::bf16}};
+#endif
 
 struct Setting {
   Compute compute = Compute::f32;
@@ -55,7 +64,9 @@ class Models {
   explicit Models(std::string path) : path_(std::move(path)) {}
   std::shared_ptr<const Model> get(Compute compute, int n_threads) {
     auto& m = loaded_[{compute, n_threads}];
-    if (!m) m = Model::load(path_, {.compute = compute, .n_threads = n_threads, .deterministic = true});
+    if (!m) {
+      m = Model::load(path_, {.compute = compute, .device = kDevice, .n_threads = n_threads, .deterministic = true});
+    }
     return m;
   }
 
@@ -108,7 +119,7 @@ Bits watched(Models& models, const Setting& s, std::int64_t n_prompt, std::int64
 void check_all(const std::string& path, std::int64_t n_prompt, std::int64_t n_new,
                std::vector<std::int64_t> companies) {
   Models models(path);
-  for (const auto& [compute, kv_type] : {std::pair(Compute::f32, DType::f32), std::pair(Compute::bf16, DType::bf16)}) {
+  for (const auto& [compute, kv_type] : kTypes) {
     Setting base{.compute = compute, .kv_type = kv_type};
     const Bits alone = watched(models, base, n_prompt, n_new);
     REQUIRE(alone.tokens.size() == static_cast<std::size_t>(n_new));

@@ -87,21 +87,27 @@ class Forest {
     AttentionResult r;
     r.o.assign(q.size(), -1.0F);
     r.lse.assign(at(n_rows() * shape.n_heads_q), -1.0F);
-    backend.attention(arguments(c, r));
+    backend.begin_step(step(c));
+    backend.attention(arguments(r));
     return r;
   }
 
-  AttentionArgs arguments(const Calls& c, AttentionResult& r) const {
+  StepArrays step(const Calls& c) const {
+    return {.n_rows = n_rows(),
+            .positions = positions,
+            .runs = c.runs,
+            .calls = c.calls,
+            .n_heads_q = shape.n_heads_q,
+            .n_heads_kv = shape.n_heads_kv};
+  }
+
+  AttentionArgs arguments(AttentionResult& r) const {
     AttentionArgs a;
     a.q = q.data();
     a.o = r.o.data();
     a.lse = r.lse.data();
-    a.positions = positions.data();
-    a.n_rows = n_rows();
     a.n_heads_q = shape.n_heads_q;
     a.kv = {const_cast<std::byte*>(kv.data()), shape.type, n_slots, shape.n_heads_kv, shape.head_dim};
-    a.runs = c.runs;
-    a.calls = c.calls;
     a.scale = scale();
     return a;
   }
@@ -138,6 +144,14 @@ class Forest {
       }
     }
     return r;
+  }
+
+  // Of the stored keys (which = 0) and values (1).
+  double element(std::int64_t which, std::int64_t head, std::int64_t slot, std::int64_t i) const {
+    const std::int64_t j = ((which * shape.n_heads_kv + head) * n_slots + slot) * shape.head_dim + i;
+    if (shape.type == DType::f32) return reinterpret_cast<const float*>(kv.data())[j];
+    if (shape.type == DType::bf16) return to_float(reinterpret_cast<const bf16*>(kv.data())[j]);
+    return to_float(reinterpret_cast<const f16*>(kv.data())[j]);
   }
 
   Shape shape;
@@ -214,13 +228,6 @@ class Forest {
       if (shape.type == DType::bf16) reinterpret_cast<bf16*>(kv.data())[i] = to_bf16(x);
       if (shape.type == DType::f16) reinterpret_cast<f16*>(kv.data())[i] = to_f16(x);
     }
-  }
-
-  double element(std::int64_t which, std::int64_t head, std::int64_t slot, std::int64_t i) const {
-    const std::int64_t j = ((which * shape.n_heads_kv + head) * n_slots + slot) * shape.head_dim + i;
-    if (shape.type == DType::f32) return reinterpret_cast<const float*>(kv.data())[j];
-    if (shape.type == DType::bf16) return to_float(reinterpret_cast<const bf16*>(kv.data())[j]);
-    return to_float(reinterpret_cast<const f16*>(kv.data())[j]);
   }
 
   // Slots of path positions [begin, end) of a path through node i.

@@ -103,13 +103,15 @@ AttentionResult run(Backend& backend, KvView kv, const std::vector<float>& q, st
   a.q = q.data();
   a.o = r.o.data();
   a.lse = r.lse.data();
-  a.positions = positions.data();
-  a.n_rows = std::ssize(positions);
   a.n_heads_q = n_heads_q;
   a.kv = kv;
-  a.runs = c.runs;
-  a.calls = c.calls;
   a.scale = 0.25F;
+  backend.begin_step({.n_rows = std::ssize(positions),
+                      .positions = positions,
+                      .runs = c.runs,
+                      .calls = c.calls,
+                      .n_heads_q = n_heads_q,
+                      .n_heads_kv = kv.n_heads_kv});
   backend.attention(a);
   return r;
 }

@@ -29,7 +29,7 @@ struct Product {
   std::vector<float> run(Backend& b, const Matrix& m, std::int64_t first, std::int64_t n, bool with_bias,
                          bool accumulate) const {
     std::vector<float> out(y.begin() + first * n_out, y.begin() + (first + n) * n_out);
-    b.matmul(m, x.data() + first * n_in, out.data(), n, with_bias ? bias.data() : nullptr, accumulate);
+    b.matmul_f32(m, x.data() + first * n_in, out.data(), n, with_bias ? bias.data() : nullptr, accumulate);
     return out;
   }
 
@@ -140,7 +140,8 @@ TEST_CASE("embed reads the rows of a packed matrix back exactly") {
         CHECK(m->bytes >= dtype_bytes(type, n_out * n_in));
         const std::vector<TokenId> tokens{static_cast<TokenId>(n_out - 1), 0, static_cast<TokenId>(n_out / 2)};
         std::vector<float> x(static_cast<std::size_t>(3 * n_in));
-        backend->embed(*m, tokens.data(), x.data(), 3);
+        backend->begin_step({.n_rows = 3, .tokens = tokens});
+        backend->embed(*m, x.data());
         for (std::int64_t i = 0; i < 3 * n_in; ++i) {
           const std::int64_t row = tokens[static_cast<std::size_t>(i / n_in)];
           CHECK(x[static_cast<std::size_t>(i)] == p.rounded(p.w[static_cast<std::size_t>(row * n_in + i % n_in)]));

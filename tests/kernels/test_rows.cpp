@@ -111,15 +111,9 @@ TEST_CASE("rope_kv rotates q and k, leaves v, stores both at their slots in the 
         const std::vector<std::byte> untouched = kv;
         std::vector<float> q(at(n_rows * n_heads_q * d));
         const float magnitude = 1.25F;
-        backend->rope_kv({qkv.data(),
-                          q.data(),
-                          positions.data(),
-                          slots.data(),
-                          inv_freq.data(),
-                          magnitude,
-                          n_rows,
-                          n_heads_q,
-                          {kv.data(), type, n_slots, n_heads_kv, d}});
+        backend->begin_step({.n_rows = n_rows, .positions = positions, .kv_slots = slots});
+        backend->rope_kv(
+            {qkv.data(), q.data(), inv_freq.data(), magnitude, n_heads_q, {kv.data(), type, n_slots, n_heads_kv, d}});
         const auto rotated = [&](std::int64_t r, std::int64_t head, std::int64_t i) {
           const float* x = qkv.data() + r * width + head * d;
           const std::int64_t half = d / 2, j = i % half;
@@ -165,33 +159,37 @@ TEST_CASE("rope_kv rotates q and k, leaves v, stores both at their slots in the 
 
 TEST_CASE("rope_kv: angles are remembered between calls, and made again when anything about them changes") {
   const auto backend = make_cpu_backend({.n_threads = 1});
-  std::vector<float> qkv(3 * 4, 1.0F), kv(2 * 4 * 4), q(4), inv_freq{0.5F, 0.25F};
-  std::int32_t position = 3;
-  const std::int64_t slot = 0;
-  const auto run = [&](float magnitude) {
-    backend->rope_kv(
-        {qkv.data(), q.data(), &position, &slot, inv_freq.data(), magnitude, 1, 1, {kv.data(), DType::f32, 4, 1, 4}});
+  std::vector<float> qkv(3 * 4, 1.0F), kv(2 * 4 * 4), q(4);
+  const std::vector<float> slow{0.5F, 0.25F}, fast{0.75F, 0.5F};
+  const std::vector<std::int64_t> slots{0};
+  std::vector<std::int32_t> positions{3};
+  const auto begin_step = [&] { backend->begin_step({.n_rows = 1, .positions = positions, .kv_slots = slots}); };
+  const auto run = [&](const std::vector<float>& inv_freq, float magnitude) {
+    backend->rope_kv({qkv.data(), q.data(), inv_freq.data(), magnitude, 1, {kv.data(), DType::f32, 4, 1, 4}});
     return q[0];
   };
-  const auto right = [&](float magnitude) {
-    const float angle = static_cast<float>(position) * inv_freq[0];
+  const auto right = [&](const std::vector<float>& inv_freq, float magnitude) {
+    const float angle = static_cast<float>(positions[0]) * inv_freq[0];
     return doctest::Approx((std::cos(angle) - std::sin(angle)) * magnitude).epsilon(1e-5);
   };
-  CHECK(run(1.0F) == right(1.0F));
-  CHECK(run(2.0F) == right(2.0F));
-  position = 5;
-  CHECK(run(2.0F) == right(2.0F));
-  inv_freq[0] = 0.75F;
-  CHECK(run(2.0F) == right(2.0F));
+  begin_step();
+  CHECK(run(slow, 1.0F) == right(slow, 1.0F));
+  CHECK(run(slow, 2.0F) == right(slow, 2.0F));
+  CHECK(run(fast, 2.0F) == right(fast, 2.0F));
+  CHECK(run(fast, 2.0F) == right(fast, 2.0F));
+  positions[0] = 5;
+  begin_step();
+  CHECK(run(fast, 2.0F) == right(fast, 2.0F));
 }
 
-TEST_CASE("gather_rows copies the rows named") {
+TEST_CASE("gather_logit_rows copies the rows named") {
   std::mt19937 rng(4);
   const auto src = random_floats(50 * 7, rng);
   const std::vector<std::int32_t> index{49, 0, 0, 17};
   for (const auto& backend : all_backends(2)) {
     std::vector<float> dst(4 * 7);
-    backend->gather_rows(src.data(), index.data(), dst.data(), 4, 7);
+    backend->begin_step({.n_rows = 50, .logit_rows = index});
+    backend->gather_logit_rows(src.data(), dst.data(), 7);
     for (std::size_t i = 0; i < dst.size(); ++i) CHECK(dst[i] == src[at(index[i / 7] * 7) + i % 7]);
   }
 }
@@ -210,12 +208,14 @@ TEST_CASE("no operation allocates once it has seen its largest step") {
   const auto f32 = backend->pack(256, 576, DType::f32, MemoryRows(w, 576));
   const auto bf16 = backend->pack(256, 576, DType::bf16, MemoryRows(w, 576));
   const auto step = [&](std::int64_t n_rows) {
-    backend->embed(*bf16, tokens.data(), y.data(), n_rows);
+    backend->begin_step({.n_rows = n_rows, .tokens = std::span(tokens).first(at(n_rows))});
+    backend->embed(*bf16, y.data());
     backend->rms_norm(x.data(), w.data(), y.data(), n_rows, 576, 1e-5F);
-    backend->matmul(*f32, x.data(), y.data(), n_rows, nullptr, false);
-    backend->matmul(*bf16, x.data(), y.data(), n_rows, nullptr, true);
+    backend->matmul(*f32, x.data(), y.data(), n_rows, nullptr);
+    backend->matmul_f32(*bf16, x.data(), y.data(), n_rows, nullptr, true);
     backend->silu_mul(x.data(), y.data(), n_rows, 288);
-    backend->attention(forest.arguments(calls, result));
+    backend->begin_step(forest.step(calls));
+    backend->attention(forest.arguments(result));
   };
   step(100);
   const std::int64_t before = test::n_allocations;

@@ -47,7 +47,7 @@ inline void write_file(const std::string& path, std::string_view bytes) {
 
 inline std::shared_ptr<const LoadedModel> load_oracle(const std::string& path,
                                                       LoadOptions options = {.compute = Compute::f32}) {
-  return std::make_shared<LoadedModel>(path, options, make_oracle_backend);
+  return std::make_shared<LoadedModel>(open_checkpoint(path), options, make_oracle_backend);
 }
 
 // The plan of one sequence by itself whose first n_past tokens have their KV in slots [first_slot, first_slot +

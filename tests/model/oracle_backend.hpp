@@ -28,6 +28,17 @@ class OracleBackend final : public kernels::Backend {
     return p;
   }
   void release(void* p) noexcept override { std::free(p); }
+  DType activation_type() const override { return DType::f32; }
+  std::int64_t free_bytes() const override { return std::int64_t{1} << 40; }
+  void fill_random(void*, DType, std::int64_t, std::uint64_t) override {}
+  void upload(void* dst, const void* host, std::int64_t bytes) override {
+    std::memcpy(dst, host, static_cast<std::size_t>(bytes));
+  }
+  void download(void* host, const void* src, std::int64_t bytes) override {
+    std::memcpy(host, src, static_cast<std::size_t>(bytes));
+  }
+  void copy(void* dst, const void* src, std::int64_t bytes) override { upload(dst, src, bytes); }
+  void begin_step(const kernels::StepArrays& step) override { step_ = step; }
   void synchronize() override {}
 
   std::unique_ptr<kernels::Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type,
@@ -48,8 +59,13 @@ class OracleBackend final : public kernels::Backend {
     return m;
   }
 
-  void matmul(const kernels::Matrix& w, const float* x, float* y, std::int64_t n_rows, const float* bias,
-              bool accumulate) override {
+  void matmul(const kernels::Matrix& w, const void* x, void* y, std::int64_t n_rows, const float* bias) override {
+    matmul_f32(w, x, static_cast<float*>(y), n_rows, bias, false);
+  }
+
+  void matmul_f32(const kernels::Matrix& w, const void* input, float* y, std::int64_t n_rows, const float* bias,
+                  bool accumulate) override {
+    const auto* x = static_cast<const float*>(input);
     const auto& values = dynamic_cast<const OracleMatrix&>(w).values;
     for (std::int64_t r = 0; r < n_rows; ++r) {
       for (std::int64_t o = 0; o < w.n_out; ++o) {
@@ -63,16 +79,17 @@ class OracleBackend final : public kernels::Backend {
     }
   }
 
-  void embed(const kernels::Matrix& table, const TokenId* tokens, float* x, std::int64_t n_rows) override {
+  void embed(const kernels::Matrix& table, float* x) override {
     const auto& values = dynamic_cast<const OracleMatrix&>(table).values;
-    for (std::int64_t r = 0; r < n_rows; ++r) {
+    for (const TokenId token : step_.tokens) {
       for (std::int64_t i = 0; i < table.n_in; ++i) {
-        x[r * table.n_in + i] = values[static_cast<std::size_t>(tokens[r] * table.n_in + i)];
+        *x++ = values[static_cast<std::size_t>(token * table.n_in + i)];
       }
     }
   }
 
-  void rms_norm(const float* x, const float* w, float* y, std::int64_t n_rows, std::int64_t dim, float eps) override {
+  void rms_norm(const float* x, const float* w, void* out, std::int64_t n_rows, std::int64_t dim, float eps) override {
+    auto* y = static_cast<float*>(out);
     for (std::int64_t r = 0; r < n_rows; ++r, x += dim, y += dim) {
       double squares = 0;
       for (std::int64_t i = 0; i < dim; ++i) squares += static_cast<double>(x[i]) * x[i];
@@ -84,11 +101,13 @@ class OracleBackend final : public kernels::Backend {
   void rope_kv(const RopeKvArgs& a) override {
     const std::int64_t d = a.kv.head_dim, n_kv = a.kv.n_heads_kv;
     std::vector<float> head(static_cast<std::size_t>(d));
-    for (std::int64_t r = 0; r < a.n_rows; ++r) {
-      const float* row = a.qkv + r * (a.n_heads_q + 2 * n_kv) * d;
+    for (std::int64_t r = 0; r < step_.n_rows; ++r) {
+      const std::int64_t slot = step_.kv_slots[static_cast<std::size_t>(r)];
+      const auto position = static_cast<double>(step_.positions[static_cast<std::size_t>(r)]);
+      const float* row = static_cast<const float*>(a.qkv) + r * (a.n_heads_q + 2 * n_kv) * d;
       for (std::int64_t h = 0; h < a.n_heads_q + n_kv; ++h) {
         for (std::int64_t i = 0; i < d / 2; ++i) {
-          const double angle = static_cast<double>(a.positions[r]) * a.inv_freq[i];
+          const double angle = position * a.inv_freq[i];
           const double c = std::cos(angle) * a.magnitude, s = std::sin(angle) * a.magnitude;
           const double u = row[h * d + i], v = row[h * d + i + d / 2];
           head[static_cast<std::size_t>(i)] = static_cast<float>(u * c - v * s);
@@ -97,15 +116,15 @@ class OracleBackend final : public kernels::Backend {
         for (std::int64_t i = 0; i < d; ++i) {
           const float value = head[static_cast<std::size_t>(i)];
           if (h < a.n_heads_q) {
-            a.q[(r * a.n_heads_q + h) * d + i] = value;
+            static_cast<float*>(a.q)[(r * a.n_heads_q + h) * d + i] = value;
           } else {
-            store(a.kv, 0, h - a.n_heads_q, a.kv_slots[r], i, value);
+            store(a.kv, 0, h - a.n_heads_q, slot, i, value);
           }
         }
       }
       for (std::int64_t h = 0; h < n_kv; ++h) {
         for (std::int64_t i = 0; i < d; ++i) {
-          store(a.kv, 1, h, a.kv_slots[r], i, row[(a.n_heads_q + n_kv + h) * d + i]);
+          store(a.kv, 1, h, slot, i, row[(a.n_heads_q + n_kv + h) * d + i]);
         }
       }
     }
@@ -114,15 +133,17 @@ class OracleBackend final : public kernels::Backend {
   // One softmax over all keys that the row sees in all its calls: no partials, no merge.
   void attention(const kernels::AttentionArgs& a) override {
     const std::int64_t d = a.kv.head_dim, group = a.n_heads_q / a.kv.n_heads_kv;
-    for (std::int64_t r = 0; r < a.n_rows; ++r) {
-      const std::vector<std::int64_t> slots = visible_slots(a, r);
+    const auto* q = static_cast<const float*>(a.q);
+    auto* o = static_cast<float*>(a.o);
+    for (std::int64_t r = 0; r < step_.n_rows; ++r) {
+      const std::vector<std::int64_t> slots = visible_slots(r);
       for (std::int64_t h = 0; h < a.n_heads_q; ++h) {
         std::vector<double> scores;
         double top = -std::numeric_limits<double>::infinity(), sum = 0;
         for (const std::int64_t slot : slots) {
           double dot = 0;
           for (std::int64_t i = 0; i < d; ++i) {
-            dot += static_cast<double>(a.q[(r * a.n_heads_q + h) * d + i]) * load(a.kv, 0, h / group, slot, i);
+            dot += static_cast<double>(q[(r * a.n_heads_q + h) * d + i]) * load(a.kv, 0, h / group, slot, i);
           }
           scores.push_back(dot * a.scale);
           top = std::max(top, scores.back());
@@ -131,14 +152,16 @@ class OracleBackend final : public kernels::Backend {
         for (std::int64_t i = 0; i < d; ++i) {
           double out = 0;
           for (std::size_t k = 0; k < slots.size(); ++k) out += scores[k] / sum * load(a.kv, 1, h / group, slots[k], i);
-          a.o[(r * a.n_heads_q + h) * d + i] = static_cast<float>(out);
+          o[(r * a.n_heads_q + h) * d + i] = static_cast<float>(out);
         }
         if (a.lse != nullptr) a.lse[r * a.n_heads_q + h] = static_cast<float>(top + std::log(sum));
       }
     }
   }
 
-  void silu_mul(const float* gate_up, float* y, std::int64_t n_rows, std::int64_t dim) override {
+  void silu_mul(const void* input, void* result, std::int64_t n_rows, std::int64_t dim) override {
+    const auto* gate_up = static_cast<const float*>(input);
+    auto* y = static_cast<float*>(result);
     for (std::int64_t r = 0; r < n_rows; ++r) {
       for (std::int64_t i = 0; i < dim; ++i) {
         const double gate = gate_up[r * 2 * dim + i], up = gate_up[r * 2 * dim + dim + i];
@@ -147,9 +170,11 @@ class OracleBackend final : public kernels::Backend {
     }
   }
 
-  void gather_rows(const float* src, const std::int32_t* index, float* dst, std::int64_t n, std::int64_t dim) override {
-    for (std::int64_t r = 0; r < n; ++r)
-      std::memcpy(dst + r * dim, src + index[r] * dim, sizeof(float) * static_cast<std::size_t>(dim));
+  void gather_logit_rows(const float* x, float* dst, std::int64_t dim) override {
+    for (const std::int32_t row : step_.logit_rows) {
+      std::memcpy(dst, x + row * dim, sizeof(float) * static_cast<std::size_t>(dim));
+      dst += dim;
+    }
   }
 
  private:
@@ -171,20 +196,22 @@ class OracleBackend final : public kernels::Backend {
     if (kv.type == DType::f16) return to_float(static_cast<const f16*>(kv.base)[at]);
     return to_float(static_cast<const bf16*>(kv.base)[at]);
   }
-  static std::vector<std::int64_t> visible_slots(const kernels::AttentionArgs& a, std::int64_t row) {
+  std::vector<std::int64_t> visible_slots(std::int64_t row) const {
     std::vector<std::int64_t> slots;
-    for (const AttentionCall& call : a.calls) {
+    for (const AttentionCall& call : step_.calls) {
       if (row < call.row_begin || row >= call.row_end) continue;
       std::int64_t position = call.kv_position;
       for (std::int64_t run = call.run_begin; run < call.run_end; ++run) {
-        const SlotRun& slot_run = a.runs[static_cast<std::size_t>(run)];
+        const SlotRun& slot_run = step_.runs[static_cast<std::size_t>(run)];
         for (std::int64_t k = 0; k < slot_run.n; ++k, ++position) {
-          if (position <= a.positions[row]) slots.push_back(slot_run.first + k);
+          if (position <= step_.positions[static_cast<std::size_t>(row)]) slots.push_back(slot_run.first + k);
         }
       }
     }
     return slots;
   }
+
+  kernels::StepArrays step_;
 };
 
 inline std::unique_ptr<kernels::Backend> make_oracle_backend(const kernels::BackendOptions&) {

@@ -1,0 +1,101 @@
+#include "kernels/cuda/attention.hpp"
+
+#include <cassert>
+#include <cstddef>
+#include <string>
+
+#include "banyan/error.hpp"
+#include "kernels/cuda/attention_merge.hpp"
+#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/tile_table.hpp"
+
+namespace banyan::kernels::cuda {
+namespace {
+
+constexpr double kLn2 = 0.693147180559945309417;
+// Warps that merge on a multiprocessor at a time, by fours.
+constexpr unsigned kMergeBlocksPerSm = 8;
+
+}  // namespace
+
+bool supports(const TensorShape& s) {
+  return s.n_heads_kv > 0 && s.n_heads_q > 0 && s.n_heads_q % s.n_heads_kv == 0 &&
+         find_tile_kernel(TileKind::wide, s.head_dim, s.kv_type).function != nullptr;
+}
+
+LaunchSet launches_of(const WorkItems& work) {
+  LaunchSet set;
+  set.n_phases = work.n_phases();
+  for (int kind = 0; kind < kTileKinds; ++kind) {
+    set.kinds[kind] = false;
+    for (int phase = 0; phase < work.n_phases(); ++phase) {
+      const auto range = work.header().items[phase][kind];
+      set.kinds[kind] = set.kinds[kind] || range.begin < range.end;
+    }
+  }
+  set.merge = !work.merge_rows().empty();
+  return set;
+}
+
+TileAttention::TileAttention(const TensorShape& shape) : shape_(shape) {
+  if (!supports(shape)) {
+    throw Error(ErrorCode::unsupported, "attention on tensor cores",
+                std::to_string(shape.n_heads_q) + " / " + std::to_string(shape.n_heads_kv) + " heads of " +
+                    std::to_string(shape.head_dim) + " dims, KV in " + std::string(to_string(shape.kv_type)) +
+                    "; head dims 64, 80, 96, 128, 256 and KV in bf16 or f16 are");
+  }
+  int device = 0, n_sms = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  n_merge_blocks_ = kMergeBlocksPerSm * static_cast<unsigned>(n_sms);
+  for (int kind = 0; kind < kTileKinds; ++kind) {
+    const TileKernel found = find_tile_kernel(static_cast<TileKind>(kind), shape.head_dim, shape.kv_type);
+    check(cudaFuncSetAttribute(found.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(found.shared_bytes)),
+          "attention: shared memory of a tile kernel");
+    int blocks_per_sm = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, found.function,
+                                                        static_cast<int>(found.n_threads), found.shared_bytes),
+          "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    assert(blocks_per_sm > 0);
+    kernels_[kind] = {found.function, found.n_threads, static_cast<unsigned>(blocks_per_sm * n_sms),
+                      found.shared_bytes};
+  }
+}
+
+void TileAttention::launch(const AttentionTensors& t, const DeviceWork& work, const PartialMemory& partials,
+                           const LaunchSet& launches, cudaStream_t stream) const {
+  assert(t.kv.head_dim == shape_.head_dim && t.kv.type == shape_.kv_type && t.n_heads_q == shape_.n_heads_q);
+  assert(t.scale > 0.0F && (t.o_type == DType::bf16 || t.o_type == DType::f32));
+  TileParams p{};
+  p.q = t.q;
+  p.o = t.o;
+  p.lse = t.lse;
+  p.k = t.kv.base;
+  p.v = static_cast<const std::byte*>(t.kv.base) + 2 * t.kv.n_heads_kv * t.kv.n_slots * t.kv.head_dim;
+  p.n_slots = t.kv.n_slots;
+  p.work = work;
+  p.partial_o = partials.o;
+  p.partial_state = partials.state;
+  p.n_heads_q = static_cast<std::int32_t>(t.n_heads_q);
+  p.n_heads_kv = static_cast<std::int32_t>(t.kv.n_heads_kv);
+  p.group = p.n_heads_q / p.n_heads_kv;
+  p.scale_log2 = static_cast<float>(double{t.scale} / kLn2);
+  p.o_is_f32 = t.o_type == DType::f32;
+  for (p.phase = 0; p.phase < launches.n_phases; ++p.phase) {
+    for (int kind = kTileKinds - 1; kind >= 0; --kind) {  // wide ones first
+      if (!launches.kinds[kind]) continue;
+      const Kernel& kernel = kernels_[kind];
+      p.ticket = partials.tickets + kind;
+      void* arguments[] = {&p};
+      check(cudaLaunchKernel(kernel.function, kernel.n_blocks, kernel.n_threads, arguments, kernel.shared_bytes, stream),
+            "attention on tensor cores");
+    }
+  }
+  if (!launches.merge) return;
+  launch_merge({t.o, t.lse, partials.o, partials.state, work, p.n_heads_q, static_cast<std::int32_t>(shape_.head_dim),
+                p.o_is_f32},
+               n_merge_blocks_, stream);
+}
+
+}  // namespace banyan::kernels::cuda

@@ -1,0 +1,244 @@
+// The CUDA backend: one device, one stream. Activations are bf16, the residual stream and logits f32, weights bf16.
+// Everything is put on the stream and nothing waits, except upload(), download(), synchronize() and memory that grows.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/team.hpp"
+#include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/fill.hpp"
+#include "kernels/cuda/products.hpp"
+#include "kernels/cuda/rows.hpp"
+#include "kernels/cuda/step_upload.hpp"
+#include "kernels/ops.hpp"
+
+namespace banyan::kernels {
+namespace {
+
+using namespace cuda;
+
+// Weights cross to the device in pieces of about this size, the next being made while one is under way.
+constexpr std::int64_t kPackBytes = 16 << 20;
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const BackendOptions& options)
+      : device_((use_device(options.device_index), options.device_index)),
+        deterministic_(options.deterministic),
+        team_(options.n_threads),
+        products_(stream_, options.deterministic) {
+    check(cudaGetDeviceProperties(&properties_, device_), "cudaGetDeviceProperties");
+    tickets_.reserve_bytes(kTicketBytes);
+    check(cudaMemsetAsync(tickets_.data(), 0, kTicketBytes, stream_), "cudaMemsetAsync");
+  }
+  ~CudaBackend() override { cudaStreamSynchronize(stream_); }
+
+  std::string describe() const override {
+    return "cuda " + std::to_string(device_) + " " + properties_.name + ", sm_" + std::to_string(properties_.major) +
+           std::to_string(properties_.minor);
+  }
+  DType activation_type() const override { return DType::bf16; }
+
+  void* allocate(std::int64_t bytes) override {
+    use_device(device_);
+    return allocate_device(bytes);
+  }
+  void release(void* p) noexcept override { cudaFree(p); }
+  std::int64_t free_bytes() const override {
+    use_device(device_);
+    std::size_t n_free = 0, n_total = 0;
+    check(cudaMemGetInfo(&n_free, &n_total), "cudaMemGetInfo");
+    return static_cast<std::int64_t>(n_free);
+  }
+  void upload(void* dst, const void* host, std::int64_t bytes) override {
+    transfer(dst, host, bytes, cudaMemcpyHostToDevice);
+    synchronize();
+  }
+  void download(void* host, const void* src, std::int64_t bytes) override {
+    transfer(host, src, bytes, cudaMemcpyDeviceToHost);
+    synchronize();
+  }
+  void copy(void* dst, const void* src, std::int64_t bytes) override {
+    transfer(dst, src, bytes, cudaMemcpyDeviceToDevice);
+  }
+  void fill_random(void* dst, DType type, std::int64_t n, std::uint64_t seed) override {
+    fill_uniform(dst, type, n, seed, 1.0F, stream_);
+  }
+  void synchronize() override { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+  std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) override;
+
+  void begin_step(const StepArrays& step) override;
+  void matmul(const Matrix& w, const void* x, void* y, std::int64_t n_rows, const float* bias) override {
+    products_.run(static_cast<const DeviceMatrix&>(w), x, y, DType::bf16, n_rows, false);
+    if (bias != nullptr) add_bias(y, DType::bf16, bias, n_rows, w.n_out, stream_);
+  }
+  void matmul_f32(const Matrix& w, const void* x, float* y, std::int64_t n_rows, const float* bias,
+                  bool accumulate) override {
+    products_.run(static_cast<const DeviceMatrix&>(w), x, y, DType::f32, n_rows, accumulate);
+    if (bias != nullptr) add_bias(y, DType::f32, bias, n_rows, w.n_out, stream_);
+  }
+
+  void embed(const Matrix& table, float* x) override;
+  void rms_norm(const float* x, const float* w, void* y, std::int64_t n_rows, std::int64_t dim, float eps) override;
+  void rope_kv(const RopeKvArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+  void silu_mul(const void* gate_up, void* y, std::int64_t n_rows, std::int64_t dim) override;
+  void gather_logit_rows(const float* x, float* dst, std::int64_t dim) override;
+
+ private:
+  void transfer(void* dst, const void* src, std::int64_t bytes, cudaMemcpyKind kind) {
+    use_device(device_);
+    check(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(bytes), kind, stream_), "cudaMemcpyAsync");
+  }
+  const TileAttention& tile_attention(const TensorShape& shape);
+
+  int device_;
+  bool deterministic_;
+  cudaDeviceProp properties_{};
+  Stream stream_;
+  Team team_;  // packs weights
+  Products products_;
+
+  struct PackSlot {
+    PinnedScratch memory;
+    Event sent;
+  };
+  std::array<PackSlot, 2> pack_slots_;
+
+  // The step: its arrays on the device, and how its attention is cut.
+  struct OnDevice {
+    StepUpload::Place tokens, positions, kv_slots, logit_rows, runs, calls, header, items, rows, merge_rows;
+  };
+  std::int64_t n_rows_ = 0, n_logit_rows_ = 0, n_calls_ = 0;
+  StepUpload upload_;
+  OnDevice at_{};
+  WorkItems work_;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, DType>, TileAttention> tile_attentions_;
+  DeviceScratch partial_o_, partial_state_, tickets_;
+};
+
+std::unique_ptr<Matrix> CudaBackend::pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) {
+  if (type != DType::bf16) {
+    throw Error(ErrorCode::unsupported, "weights on a CUDA device",
+                std::string("are bf16, not ") + std::string(to_string(type)));
+  }
+  use_device(device_);
+  auto matrix = std::make_unique<DeviceMatrix>(n_out, n_in);
+  if (const auto* uniform = dynamic_cast<const UniformRows*>(&rows)) {
+    fill_uniform(matrix->data, type, n_out * n_in, uniform->seed, uniform->bound, stream_);
+    return matrix;
+  }
+  const std::int64_t row_bytes = dtype_bytes(type, n_in);
+  const std::int64_t n_block = std::clamp<std::int64_t>(kPackBytes / row_bytes, 1, n_out);
+  const std::int64_t n_piece = (n_block + team_.n_threads() - 1) / team_.n_threads();  // rows of one piece of work
+  std::vector<std::vector<float>> rows_f32(static_cast<std::size_t>(team_.n_threads()),
+                                           std::vector<float>(static_cast<std::size_t>(n_in)));
+  std::size_t turn = 0;
+  for (std::int64_t begin = 0; begin < n_out; begin += n_block) {
+    const std::int64_t end = std::min(n_out, begin + n_block);
+    PackSlot& slot = pack_slots_[turn++ % pack_slots_.size()];
+    check(cudaEventSynchronize(slot.sent), "cudaEventSynchronize");
+    slot.memory.reserve_bytes(n_block * row_bytes);
+    auto* packed = static_cast<bf16*>(slot.memory.data());
+    team_.run((end - begin + n_piece - 1) / n_piece, [&](std::int64_t piece, int thread) {
+      float* row = rows_f32[static_cast<std::size_t>(thread)].data();
+      const std::int64_t first = begin + piece * n_piece, last = std::min(end, first + n_piece);
+      for (std::int64_t r = first; r < last; ++r) {
+        rows.fill(r, r + 1, row);
+        bf16* dst = packed + (r - begin) * n_in;
+        for (std::int64_t i = 0; i < n_in; ++i) dst[i] = to_bf16(row[i]);
+      }
+    });
+    check(cudaMemcpyAsync(static_cast<std::byte*>(matrix->data) + begin * row_bytes, packed,
+                          static_cast<std::size_t>((end - begin) * row_bytes), cudaMemcpyHostToDevice, stream_),
+          "cudaMemcpyAsync");
+    check(cudaEventRecord(slot.sent, stream_), "cudaEventRecord");
+  }
+  return matrix;
+}
+
+void CudaBackend::begin_step(const StepArrays& step) {
+  use_device(device_);
+  n_rows_ = step.n_rows;
+  n_logit_rows_ = std::ssize(step.logit_rows);
+  n_calls_ = std::ssize(step.calls);
+  upload_.begin();
+  at_ = {.tokens = upload_.add(step.tokens),
+         .positions = upload_.add(step.positions),
+         .kv_slots = upload_.add(step.kv_slots),
+         .logit_rows = upload_.add(step.logit_rows),
+         .runs = upload_.add(step.runs),
+         .calls = upload_.add(step.calls)};
+  if (step.n_heads_q > 0) {
+    work_.build(step.positions, step.runs, step.calls,
+                {.n_heads_q = step.n_heads_q,
+                 .n_heads_kv = step.n_heads_kv,
+                 .deterministic = deterministic_,
+                 .n_sms = properties_.multiProcessorCount});
+    at_.header = upload_.add(std::span(&work_.header(), 1));
+    at_.items = upload_.add(work_.items());
+    at_.rows = upload_.add(work_.rows());
+    at_.merge_rows = upload_.add(work_.merge_rows());
+  }
+  upload_.send(stream_);
+}
+
+void CudaBackend::embed(const Matrix& table, float* x) {
+  cuda::embed(static_cast<const DeviceMatrix&>(table).data, upload_.at<TokenId>(at_.tokens), x, n_rows_, table.n_in,
+              stream_);
+}
+
+void CudaBackend::attention(const AttentionArgs& a) {
+  const TensorShape shape{a.n_heads_q, a.kv.n_heads_kv, a.kv.head_dim, a.kv.type};
+  const AttentionTensors tensors{.q = static_cast<const bf16*>(a.q),
+                                 .o = a.o,
+                                 .o_type = DType::bf16,
+                                 .lse = a.lse,
+                                 .n_rows = n_rows_,
+                                 .n_heads_q = a.n_heads_q,
+                                 .kv = a.kv,
+                                 .scale = a.scale};
+  if (!supports(shape)) {
+    attention_generic(tensors,
+                      {.positions = upload_.at<std::int32_t>(at_.positions),
+                       .runs = upload_.at<SlotRun>(at_.runs),
+                       .calls = upload_.at<AttentionCall>(at_.calls),
+                       .n_calls = n_calls_},
+                      stream_);
+    return;
+  }
+  partial_o_.reserve_bytes(partial_o_bytes(work_.n_partials(), shape));
+  partial_state_.reserve_bytes(partial_state_bytes(work_.n_partials(), shape));
+  tile_attention(shape).launch(tensors,
+                               {.header = upload_.at<WorkHeader>(at_.header),
+                                .items = upload_.at<WorkItem>(at_.items),
+                                .rows = upload_.at<RowInfo>(at_.rows),
+                                .merge_rows = upload_.at<std::int32_t>(at_.merge_rows),
+                                .runs = upload_.at<SlotRun>(at_.runs)},
+                               {.o = static_cast<float*>(partial_o_.data()),
+                                .state = static_cast<float*>(partial_state_.data()),
+                                .tickets = static_cast<std::uint32_t*>(tickets_.data())},
+                               launches_of(work_), stream_);
+}
+
+const TileAttention& CudaBackend::tile_attention(const TensorShape& s) {
+  const std::tuple key(s.n_heads_q, s.n_heads_kv, s.head_dim, s.kv_type);
+  const auto found = tile_attentions_.find(key);
+  return found != tile_attentions_.end() ? found->second : tile_attentions_.emplace(key, s).first->second;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+int n_cuda_devices() { return cuda::n_devices(); }
+
+}  // namespace banyan::kernels
