@@ -89,7 +89,7 @@ Line fit_line(const float* x, int n, float most, bool below_zero) {
     const float determinant = count * sum_qq - sum_q * sum_q;
     Line line{.d = (count * sum_xq - sum_x * sum_q) / determinant,
               .m = (sum_qq * sum_x - sum_q * sum_xq) / determinant};
-    if (below_zero && !(line.m <= 0)) line = {.d = sum_xq / sum_qq, .m = 0};  // all quants are one: no line
+    if (below_zero && !(determinant > 0 && line.m <= 0)) line = {.d = sum_xq / sum_qq, .m = 0};
     if (!(line.d > 0)) continue;
     float error = 0;
     for (int i = 0; i < n; ++i) {

@@ -16,7 +16,9 @@
 namespace banyan {
 namespace {
 
-constexpr std::uint64_t kMaxHeaderBytes = 16 << 20;  // kMaxTensors entries of 256 bytes; the format allows 100 MB
+// Of a header and of an index: some 40,000 tensors. The format allows 100 MB, of which the parser's errors alone, which
+// quote, would make several copies.
+constexpr std::uint64_t kMaxHeaderBytes = 4 << 20;
 constexpr std::size_t kMaxDims = 8;
 
 constexpr std::array kTypes{std::pair{"F32", DType::f32}, std::pair{"F16", DType::f16}, std::pair{"BF16", DType::bf16}};

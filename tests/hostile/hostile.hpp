@@ -27,6 +27,8 @@ struct HostileCase {
 // The good file is read without an error; then all its beginnings of a multiple of 64 bytes, and those one byte shorter
 // than such a multiple.
 void check_cut(const HostileCase& c);
+// The file is refused, and the promises are kept.
+void check_refused(const HostileCase& c);
 // kMutations random ones, from a fixed seed. At least one must be refused.
 void check_mutations(const HostileCase& c);
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 #include "model/gguf_writer.hpp"
 #include "model_test.hpp"
@@ -185,7 +186,7 @@ TEST_CASE("quants: zeros, constants, outliers and values at the edges of a half"
       x[300] = 65504.0F;
       const auto y = there_and_back(type, x);
       CHECK(std::ranges::all_of(y, [](float value) { return std::isfinite(value); }));
-      CHECK(std::fabs(y[300] - 65504.0F) <= 0.05F * 65504.0F);
+      CHECK(std::fabs(y[300] - 65504.0F) <= 0.15F * 65504.0F);  // q4_0 has -8, but 7
     }
   }
 }
