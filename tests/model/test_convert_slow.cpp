@@ -21,11 +21,9 @@ struct Prompt {
   std::vector<TokenId> ids, greedy;
 };
 std::vector<Prompt> golden_prompts() {
+  const auto golden = nlohmann::json::parse(read_file(BANYAN_SOURCE_DIR "/tests/data/smollm2_golden.json"));
   std::vector<Prompt> out;
-  for (const auto& p :
-       nlohmann::json::parse(read_file(BANYAN_SOURCE_DIR "/tests/data/smollm2_golden.json"))["prompts"]) {
-    out.push_back({p["text"], p["ids"], p["greedy"]});
-  }
+  for (const auto& p : golden["prompts"]) out.push_back({p["text"], p["ids"], p["greedy"]});
   return out;
 }
 
