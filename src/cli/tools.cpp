@@ -104,12 +104,15 @@ struct Tokenize {
 
 struct Calibrate {
   ShapeFlags shape;
-  std::string out = default_cost_model_path();
+  std::string out = default_cost_model_path(), device = "cpu";
   int n_threads = 0;
 
   int run() const {
     make_parent(out);
-    const CostModel model = calibrate(shape.shape(), dtype_from_string(shape.kv_type), n_threads);
+    LoadOptions where;
+    where.device = device == "cuda" ? Device::cuda : Device::cpu;
+    where.n_threads = n_threads;
+    const CostModel model = calibrate(shape.shape(), dtype_from_string(shape.kv_type), where);
     fmt::print("{}\n{:.3g} us a call, {:.4g} GB/s, {:.4g} GFLOP/s\n", model.machine, model.call_us,
                model.bytes_per_us / 1e3, model.flops_per_us / 1e3);
     save_cost_model(model, out);
@@ -185,6 +188,9 @@ Command add_calibrate(CLI::App& app) {
   auto t = std::make_shared<Calibrate>();
   t->shape.add(app);
   app.add_option("--out", t->out, "Where the constants go")->capture_default_str();
+  app.add_option("--device", t->device, "What is measured")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   app.add_option("-t,--threads", t->n_threads, "Threads; 0: all cores")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
