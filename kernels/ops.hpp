@@ -90,7 +90,8 @@ class Backend {
   virtual void synchronize() = 0;
 
   // Packs W [n_out, n_in], rows f32 in host memory, delivered row block by row block so that no second whole copy is
-  // needed: `fill(row_begin, row_end, dst)` writes rows into dst. `type` f32 or bf16.
+  // needed: `fill(row_begin, row_end, dst)` writes rows into dst; several threads call it at once, and it must not
+  // throw. `type` f32 or bf16.
   struct RowSource {
     virtual ~RowSource() = default;
     virtual void fill(std::int64_t row_begin, std::int64_t row_end, float* dst) const = 0;

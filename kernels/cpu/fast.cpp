@@ -38,7 +38,7 @@ class FastBackend final : public HostBackend {
   }
 
   std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) override {
-    return std::make_unique<PackedMatrix>(n_out, n_in, type, rows);
+    return std::make_unique<PackedMatrix>(n_out, n_in, type, rows, team_);
   }
 
   void begin_step(const StepArrays& step) override {

@@ -26,6 +26,7 @@ Command add_code_eval(CLI::App& app);
 Command add_code_merge(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_convert(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_calibrate(CLI::App& app);
 

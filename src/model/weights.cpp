@@ -1,9 +1,11 @@
 #include "model/weights.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <fmt/format.h>
 #include <initializer_list>
+#include <span>
 #include <utility>
 
 namespace banyan {
@@ -23,7 +25,13 @@ struct Piece {
   }
 };
 
-// The rows of some tensors, one below the other, dequantised on demand.
+// The smallest range that has both; an empty one has no place.
+std::span<const std::byte> around(std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (a.empty()) return b;
+  return {std::min(a.data(), b.data()), std::max(a.data() + a.size(), b.data() + b.size())};
+}
+
+// The rows of some tensors, one below the other, dequantised on demand. What was read is given back.
 class FusedRows final : public kernels::Backend::RowSource {
  public:
   explicit FusedRows(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
@@ -36,11 +44,17 @@ class FusedRows final : public kernels::Backend::RowSource {
   std::int64_t n_in() const { return pieces_.front().tensor->shape[1]; }
 
   void fill(std::int64_t row_begin, std::int64_t row_end, float* dst) const override {
-    auto piece = pieces_.begin();
-    std::int64_t first = 0;  // row of *piece's first row
-    for (std::int64_t row = row_begin; row < row_end; ++row, dst += n_in()) {
-      while (row >= first + piece->tensor->shape[0]) first += (piece++)->tensor->shape[0];
-      dequantize_row(*piece->tensor, piece->file_row(row - first), dst);
+    std::int64_t first = 0;  // row of the piece's first row
+    for (const Piece& piece : pieces_) {
+      const std::int64_t end = first + piece.tensor->shape[0];
+      std::span<const std::byte> read;
+      for (; row_begin < std::min(end, row_end); ++row_begin, dst += n_in()) {
+        const std::int64_t file_row = piece.file_row(row_begin - first);
+        dequantize_row(*piece.tensor, file_row, dst);
+        read = around(read, row_of(*piece.tensor, file_row));
+      }
+      forget_pages(read);
+      first = end;
     }
   }
 
