@@ -47,17 +47,35 @@ class ModelRunner final : public StepRunner {
     const std::span<const float> logits = forward_.logits();
     const auto begin = std::chrono::steady_clock::now();
     times_.forward_ms += std::chrono::duration<double, std::milli>(begin - forward_begin).count();
-    for (std::size_t i = 0; i < queries_.size(); ++i) {
-      if (queries_[i].kind == StepQuery::Kind::reward) {
-        answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
-      }
+    if (model_->config().reward_head) {
+      answer_rewards(logits, answers);
+    } else {
+      refuse_rewards(answers);
+      answerer_.answer(*tree_, *plan_, logits, queries_, answers);
     }
-    answerer_.answer(*tree_, *plan_, logits, queries_, answers);
     times_.sample_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return times_;
   }
 
  private:
+  void answer_rewards(std::span<const float> rewards, std::span<StepAnswer> answers) const {
+    for (std::size_t i = 0; i < queries_.size(); ++i) {
+      if (queries_[i].kind == StepQuery::Kind::reward) {
+        answers[i].reward = rewards[static_cast<std::size_t>(queries_[i].logit_index)];
+      } else {
+        answers[i].error =
+            Error(ErrorCode::unsupported, name(), "is a reward model: it has a scalar head and draws no tokens");
+      }
+    }
+  }
+  void refuse_rewards(std::span<StepAnswer> answers) const {
+    for (std::size_t i = 0; i < queries_.size(); ++i) {
+      if (queries_[i].kind == StepQuery::Kind::reward) {
+        answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
+      }
+    }
+  }
+
   std::shared_ptr<const Model> model_;
   std::int64_t n_kv_slots_, max_positions_, kv_bytes_per_token_;
   std::shared_ptr<const Tokenizer> tokenizer_;
