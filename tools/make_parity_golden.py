@@ -35,8 +35,9 @@ FAMILIES = {
     "qwen2": ("Qwen2ForCausalLM", "qwen2"), "qwen3": ("Qwen3ForCausalLM", "qwen3"),
     "smollm3": ("SmolLM3ForCausalLM", "smollm3"), "phi3": ("Phi3ForCausalLM", "phi3"),
 }  # fmt: skip
-LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
-YARN = {"factor": 4.0, "original_max_position_embeddings": 32}
+# Contexts such that some of the few frequencies of a small head are kept, some blended, some stretched.
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 1024}
 LONG = {"short_factor": [1.0, 1.05, 1.1, 1.3, 1.7, 2.0], "long_factor": [1.0, 1.5, 3.0, 6.0, 12.0, 20.0]}
 
 # name: (model_type, keys of config.json; None takes one away)
@@ -102,6 +103,8 @@ def draw(name, shape):
 
 def config_json(model_type, keys):
     config = {"architectures": [FAMILIES[model_type][0]], "model_type": model_type} | BASE | keys
+    if YARN.items() <= (config.get("rope_scaling") or config.get("rope_parameters") or {}).items():
+        config["max_position_embeddings"] = 4096
     keep_null = {"rope_scaling", "sliding_window"}  # files do have them so
     return {k: v for k, v in config.items() if v is not None or k in keep_null and k in keys}
 
