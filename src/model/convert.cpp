@@ -73,32 +73,44 @@ class Output {
 using Part = std::string_view TensorNames::*;
 constexpr Part kWholeParts[] = {&TensorNames::embed, &TensorNames::final_norm, &TensorNames::head};
 constexpr Part kLayerParts[] = {&TensorNames::attn_norm, &TensorNames::q,        &TensorNames::k,
-                                &TensorNames::v,         &TensorNames::attn_out, &TensorNames::ffn_norm,
-                                &TensorNames::gate,      &TensorNames::up,       &TensorNames::down};
+                                &TensorNames::v,         &TensorNames::q_norm,   &TensorNames::k_norm,
+                                &TensorNames::qkv,       &TensorNames::attn_out, &TensorNames::ffn_norm,
+                                &TensorNames::gate,      &TensorNames::up,       &TensorNames::gate_up,
+                                &TensorNames::down};
+
+// "….q_proj.weight" is {"….q_proj", ".weight"}.
+std::pair<std::string_view, std::string_view> split_kind(std::string_view name) {
+  const auto dot = std::min(name.rfind('.'), name.size());
+  return {name.substr(0, dot), name.substr(dot)};
+}
 
 // The name that a tensor has in the other form; empty for one that the other form has no tensor for.
-std::string translated(std::string_view name, const TensorNames& from, const TensorNames& to) {
+std::string translated(std::string_view full_name, const TensorNames& from, const TensorNames& to) {
+  auto [name, kind] = split_kind(full_name);
+  if (kind != ".weight" && kind != ".bias") return {};
   for (const Part part : kWholeParts) {
-    if (name == from.*part) return std::string(to.*part);
+    if (name == from.*part && !(to.*part).empty()) return fmt::format("{}{}", to.*part, kind);
   }
   if (!name.starts_with(from.layers)) return {};
   name.remove_prefix(from.layers.size());
   const auto end = name.find('.');
   if (end == std::string_view::npos) return {};
   for (const Part part : kLayerParts) {
-    if (name.substr(end + 1) == from.*part) {
-      return fmt::format("{}{}.{}", to.layers, name.substr(0, end), to.*part);
+    if (name.substr(end + 1) == from.*part && !(to.*part).empty()) {
+      return fmt::format("{}{}.{}{}", to.layers, name.substr(0, end), to.*part, kind);
     }
   }
   return {};
 }
 
-// Rows of q and k heads: pair i of a head in rows i and i + half (Hugging Face), or 2i and 2i + 1 (GGUF). The order of
-// a copy into the other form.
-RowOrder head_order(const Checkpoint& source, std::string_view name) {
+// Rows of q and k heads: pair i of a head in rows i and i + half (Hugging Face), or 2i and 2i + 1 (GGUF of some
+// families). The order of a copy into the other form.
+RowOrder head_order(const Checkpoint& source, std::string_view full_name) {
+  const std::string_view name = split_kind(full_name).first;
+  if (!source.spec.family->gguf_interleaved) return {};
   if (!name.ends_with(source.names->q) && !name.ends_with(source.names->k)) return {};
-  const std::int64_t head_dim = source.config.head_dim, half = head_dim / 2;
-  if (source.interleaved_qk) {
+  const std::int64_t head_dim = source.spec.config.head_dim, half = head_dim / 2;
+  if (std::holds_alternative<std::unique_ptr<GgufFile>>(source.files)) {
     return [=](std::int64_t row) { return row - row % head_dim + row % head_dim % half * 2 + row % head_dim / half; };
   }
   return [=](std::int64_t row) { return row - row % head_dim + row % head_dim / 2 + row % 2 * half; };
@@ -289,14 +301,22 @@ class Comparison {
   }
 
   void check_config() const {
-    const ModelConfig &x = source_.config, &y = result_.config;
+    const ModelConfig &x = source_.spec.config, &y = result_.spec.config;
     same(x.n_layers == y.n_layers && x.n_heads_q == y.n_heads_q && x.n_heads_kv == y.n_heads_kv &&
              x.head_dim == y.head_dim && x.hidden_size == y.hidden_size && x.intermediate_size == y.intermediate_size &&
              x.vocab_size == y.vocab_size && x.max_positions == y.max_positions,
          "a size of the configuration");
     same(x.rms_eps == y.rms_eps, "the norm's epsilon");
     same(x.tied_embeddings == y.tied_embeddings, "the kind of head");
-    same(std::fabs(x.rope_theta - y.rope_theta) <= 1e-7 * x.rope_theta, "rope's theta");  // f32 in a GGUF
+    same(source_.spec.family == result_.spec.family && x.reward_head == y.reward_head, "the architecture");
+    Rope rope = result_.spec.rope;
+    const double theta = source_.spec.rope.theta;
+    same(std::fabs(theta - rope.theta) <= 1e-7 * theta, "rope's theta");  // f32 in a GGUF
+    rope.theta = theta;
+    same(source_.spec.rope == rope && source_.spec.layer_has_rope == result_.spec.layer_has_rope, "its kind of rope");
+    same(source_.spec.qkv_bias == result_.spec.qkv_bias && source_.spec.attn_out_bias == result_.spec.attn_out_bias &&
+             source_.spec.mlp_bias == result_.spec.mlp_bias,
+         "which products have biases");
   }
 
   void check_tokenizer() const {

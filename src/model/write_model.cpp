@@ -29,10 +29,32 @@ std::int32_t kind_number(TokenKind kind) {
 
 // --- Hugging Face --------------------------------------------------------------------------------------------------
 
+// Null where there is nothing to say. What cannot be said is found out when the result is read back.
+Json rope_scaling_json(const Rope& rope) {
+  switch (rope.type) {
+    case Rope::Type::linear: return {{"rope_type", "linear"}, {"factor", rope.factor}};
+    case Rope::Type::llama3:
+      return {{"rope_type", "llama3"},
+              {"factor", rope.factor},
+              {"low_freq_factor", rope.low_freq_factor},
+              {"high_freq_factor", rope.high_freq_factor},
+              {"original_max_position_embeddings", rope.original_positions}};
+    case Rope::Type::yarn:
+      return {{"rope_type", "yarn"},
+              {"factor", rope.factor},
+              {"beta_fast", rope.beta_fast},
+              {"beta_slow", rope.beta_slow},
+              {"attention_factor", rope.magnitude},
+              {"original_max_position_embeddings", rope.original_positions}};
+    default: return nullptr;
+  }
+}
+
 Json config_json(const Checkpoint& model, DType type) {
-  const ModelConfig& c = model.config;
-  Json j{{"architectures", {"LlamaForCausalLM"}},
-         {"model_type", "llama"},
+  const ModelConfig& c = model.spec.config;
+  const Family& family = *model.spec.family;
+  Json j{{"architectures", Json::array({std::string(family.class_prefix) + "ForCausalLM"})},
+         {"model_type", family.name},
          {"torch_dtype", hf_type_name(type)},
          {"hidden_act", "silu"},
          {"num_hidden_layers", c.n_layers},
@@ -44,8 +66,14 @@ Json config_json(const Checkpoint& model, DType type) {
          {"vocab_size", c.vocab_size},
          {"max_position_embeddings", c.max_positions},
          {"rms_norm_eps", c.rms_eps},
-         {"rope_theta", c.rope_theta},
+         {"rope_theta", model.spec.rope.theta},
          {"tie_word_embeddings", c.tied_embeddings}};
+  if (auto scaling = rope_scaling_json(model.spec.rope); !scaling.is_null()) j["rope_scaling"] = std::move(scaling);
+  if (family.attention_bias_key) j["attention_bias"] = model.spec.qkv_bias;
+  if (family.mlp_bias_key) j["mlp_bias"] = model.spec.mlp_bias;
+  if (family.partial_rotary) {
+    j["partial_rotary_factor"] = static_cast<double>(model.spec.rope.n_dims) / static_cast<double>(c.head_dim);
+  }
   if (!model.eos_ids.empty()) j["eos_token_id"] = model.eos_ids;
   return j;
 }
@@ -132,21 +160,39 @@ std::string hf_type_name(DType type) {
 }
 
 void add_config(GgufWriter& out, const Checkpoint& model) {
-  const ModelConfig& c = model.config;
-  out.add_string("general.architecture", "llama");
+  const ModelConfig& c = model.spec.config;
+  const Rope& rope = model.spec.rope;
+  const std::string prefix = std::string(model.spec.family->gguf) + ".";
+  const auto number = [&](std::string_view key, std::int64_t value) {
+    out.add_u32(prefix + std::string(key), u32(value));
+  };
+  const auto real = [&](std::string_view key, double value) {
+    out.add_f32(prefix + std::string(key), static_cast<float>(value));
+  };
+  out.add_string("general.architecture", model.spec.family->gguf);
   if (!c.name.empty()) out.add_string("general.name", c.name);
-  out.add_u32("llama.block_count", u32(c.n_layers));
-  out.add_u32("llama.context_length", u32(c.max_positions));
-  out.add_u32("llama.embedding_length", u32(c.hidden_size));
-  out.add_u32("llama.feed_forward_length", u32(c.intermediate_size));
-  out.add_u32("llama.attention.head_count", u32(c.n_heads_q));
-  out.add_u32("llama.attention.head_count_kv", u32(c.n_heads_kv));
-  out.add_u32("llama.attention.key_length", u32(c.head_dim));
-  out.add_u32("llama.attention.value_length", u32(c.head_dim));
-  out.add_u32("llama.rope.dimension_count", u32(c.head_dim));
-  out.add_f32("llama.attention.layer_norm_rms_epsilon", c.rms_eps);
-  out.add_f32("llama.rope.freq_base", static_cast<float>(c.rope_theta));
-  out.add_u32("llama.vocab_size", u32(c.vocab_size));
+  number("block_count", c.n_layers);
+  number("context_length", c.max_positions);
+  number("embedding_length", c.hidden_size);
+  number("feed_forward_length", c.intermediate_size);
+  number("attention.head_count", c.n_heads_q);
+  number("attention.head_count_kv", c.n_heads_kv);
+  number("attention.key_length", c.head_dim);
+  number("attention.value_length", c.head_dim);
+  number("rope.dimension_count", rope.n_dims);
+  real("attention.layer_norm_rms_epsilon", c.rms_eps);
+  real("rope.freq_base", rope.theta);
+  number("vocab_size", c.vocab_size);
+  // Other kinds of rope are found out when the result is read back.
+  if (rope.type == Rope::Type::linear || rope.type == Rope::Type::yarn) {
+    out.add_string(prefix + "rope.scaling.type", rope.type == Rope::Type::linear ? "linear" : "yarn");
+    real("rope.scaling.factor", rope.factor);
+  }
+  if (rope.type == Rope::Type::yarn) {
+    number("rope.scaling.original_context_length", rope.original_positions);
+    real("rope.scaling.yarn_beta_fast", rope.beta_fast);
+    real("rope.scaling.yarn_beta_slow", rope.beta_slow);
+  }
 }
 
 void add_tokenizer(GgufWriter& out, const Checkpoint& model) {

@@ -114,10 +114,10 @@ inline void write_hf(const MadeModel& model, const TempDir& dir, bool tied, int 
   write_file(dir / "model.safetensors.index.json", nlohmann::json{{"weight_map", weight_map}}.dump());
 }
 
-// GGUF's order of q and k: pair i of a head in rows 2i and 2i + 1.
+// GGUF's order of q and k, weights or biases: pair i of a head in rows 2i and 2i + 1.
 inline MadeTensor interleaved(const MadeTensor& tensor, std::int64_t head_dim) {
   MadeTensor out = tensor;
-  const std::int64_t n_in = tensor.shape[1];
+  const std::int64_t n_in = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
   for (std::int64_t row = 0; row < tensor.shape[0]; ++row) {
     const std::int64_t pair = row % head_dim / 2, second = row % 2;
     const std::int64_t from = row / head_dim * head_dim + pair + second * head_dim / 2;
