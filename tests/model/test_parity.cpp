@@ -119,6 +119,21 @@ TEST_CASE("parity: rope's magnitude is that of transformers, and inspect prints 
   }
 }
 
+TEST_CASE("random weights have the shape of every family, and give finite logits that the seed decides") {
+  const TempDir dir("parity_random");
+  for (const ParityCase& c : parity_cases()) {
+    CAPTURE(c.name);
+    write_file(dir / "config.json", c.config().dump());
+    const auto logits = [&](std::uint64_t seed) {
+      return flat_logits(Model::random(dir / "config.json", seed, kF32), c.prompt());
+    };
+    const auto one = logits(1);
+    CHECK(std::ranges::all_of(one, [](float x) { return std::isfinite(x); }));
+    CHECK(one == logits(1));
+    CHECK(one != logits(2));
+  }
+}
+
 TEST_CASE("reward: a scalar head gives the rewards of transformers for every prefix, and no logits") {
   const TempDir dir("parity_reward");
   std::size_t n_checked = 0;
