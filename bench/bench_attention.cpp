@@ -36,7 +36,7 @@ struct Level {
 struct Shape {
   const char* name;
   std::int64_t n_heads_q, n_heads_kv, head_dim;
-  std::vector<Level> levels;  // children are spread evenly; one row at the end of each node of the last
+  std::vector<Level> levels;   // children are spread evenly; one row at the end of each node of the last
   std::int64_t n_prefill = 0;  // rows of one prompt behind the (single) node instead, causal among themselves
 };
 
@@ -82,13 +82,15 @@ struct Tree {
     const std::size_t call = add_call(n, position);
     if (shape_.n_prefill > 0) {
       add_call(shape_.n_prefill, position + n);
-      for (std::int64_t i = 0; i < shape_.n_prefill; ++i) positions.push_back(static_cast<std::int32_t>(position + n + i));
+      for (std::int64_t i = 0; i < shape_.n_prefill; ++i)
+        positions.push_back(static_cast<std::int32_t>(position + n + i));
       calls.back().row_end = std::ssize(positions);
     } else if (level + 1 == shape_.levels.size()) {
       positions.push_back(static_cast<std::int32_t>(position + n - 1));
     } else {
       const std::int64_t below = shape_.levels[level + 1].n_nodes;
-      for (std::int64_t c = node * below / l.n_nodes; c < (node + 1) * below / l.n_nodes; ++c) grow(level + 1, c, position + n);
+      for (std::int64_t c = node * below / l.n_nodes; c < (node + 1) * below / l.n_nodes; ++c)
+        grow(level + 1, c, position + n);
     }
     calls[call].row_end = std::ssize(positions);
   }
@@ -105,7 +107,9 @@ struct Tree {
 template <class T>
 class DeviceArray {
  public:
-  explicit DeviceArray(std::int64_t n) { memory_.reserve_bytes(std::max<std::int64_t>(1, n) * static_cast<std::int64_t>(sizeof(T))); }
+  explicit DeviceArray(std::int64_t n) {
+    memory_.reserve_bytes(std::max<std::int64_t>(1, n) * static_cast<std::int64_t>(sizeof(T)));
+  }
   explicit DeviceArray(std::span<const T> values) : DeviceArray(std::ssize(values)) {
     check(cudaMemcpy(data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
   }
@@ -161,7 +165,8 @@ double copy_bytes_per_us(Clock& clock) {
   const std::int64_t n = std::int64_t{4} << 30;
   const DeviceArray<std::byte> from(n), to(n);
   const double us = clock.us([&](cudaStream_t stream) {
-    check(cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(n), cudaMemcpyDeviceToDevice, stream), "copy");
+    check(cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(n), cudaMemcpyDeviceToDevice, stream),
+          "copy");
   });
   return 2.0 * static_cast<double>(n) / us;
 }
@@ -195,7 +200,8 @@ struct Bench {
     const DeviceArray<WorkHeader> header(std::span(&work.header(), 1));
     const DeviceArray<WorkItem> items(work.items());
     const DeviceArray<RowInfo> rows(work.rows());
-    const DeviceArray<std::int32_t> merge_rows(work.merge_rows()), positions(std::span<const std::int32_t>(tree.positions));
+    const DeviceArray<std::int32_t> merge_rows(work.merge_rows()),
+        positions(std::span<const std::int32_t>(tree.positions));
     const DeviceArray<SlotRun> runs(std::span<const SlotRun>(tree.runs));
     const DeviceArray<AttentionCall> calls(std::span<const AttentionCall>(tree.calls));
     const DeviceArray<float> partial_o(partial_o_bytes(work.n_partials(), shape) / 4);
@@ -203,8 +209,13 @@ struct Bench {
     const std::vector<std::uint32_t> zeros(kTileKinds, 0);
     const DeviceArray<std::uint32_t> tickets{std::span<const std::uint32_t>(zeros)};
 
-    AttentionTensors t{.q = q.data(), .o = o.data(), .o_type = DType::bf16, .lse = lse.data(), .n_rows = n_rows,
-                       .n_heads_q = s.n_heads_q, .kv = {kv.data(), DType::bf16, tree.n_slots, s.n_heads_kv, s.head_dim},
+    AttentionTensors t{.q = q.data(),
+                       .o = o.data(),
+                       .o_type = DType::bf16,
+                       .lse = lse.data(),
+                       .n_rows = n_rows,
+                       .n_heads_q = s.n_heads_q,
+                       .kv = {kv.data(), DType::bf16, tree.n_slots, s.n_heads_kv, s.head_dim},
                        .scale = 1.0F / std::sqrt(static_cast<float>(s.head_dim))};
     const DeviceWork on_device{header.data(), items.data(), rows.data(), merge_rows.data(), runs.data()};
     const PartialMemory memory{partial_o.data(), partial_state.data(), tickets.data()};
@@ -221,17 +232,19 @@ struct Bench {
     }
     attention.launch(t, on_device, memory, all, nullptr);
     check(cudaDeviceSynchronize(), "attention");
-    const double worst = worst_difference(t, {positions.data(), runs.data(), calls.data(), std::ssize(tree.calls)}, tree);
+    const double worst =
+        worst_difference(t, {positions.data(), runs.data(), calls.data(), std::ssize(tree.calls)}, tree);
 
     const double flops = 4.0 * static_cast<double>(s.n_heads_q * s.head_dim) * tree.n_visible;
     const double bytes = 2.0 * static_cast<double>(n_kv + 2 * n_q);
     const double floor = std::max(bytes / bytes_per_us, flops / flops_per_us);
-    std::printf("%-30s %s %8.1f us %6.1f TFLOP/s %6.0f GB/s  floor %7.1f (%s) x %4.2f  | %7.1f %6.1f %7.1f %6.1f | "
-                "plan %5.0f us, %zu items, %d phases, %.0f MB of partials, off by %.1e\n",
-                s.name, deterministic ? "det" : "   ", us, 1e-6 * flops / us, 1e-3 * bytes / us, floor,
-                flops / flops_per_us > bytes / bytes_per_us ? "FLOP" : "byte", us / floor, parts[2], parts[1], parts[0],
-                parts[3], plan_us[plan_us.size() / 2], work.items().size(), work.n_phases(),
-                1e-6 * static_cast<double>(partial_o_bytes(work.n_partials(), shape)), worst);
+    std::printf(
+        "%-30s %s %8.1f us %6.1f TFLOP/s %6.0f GB/s  floor %7.1f (%s) x %4.2f  | %7.1f %6.1f %7.1f %6.1f | "
+        "plan %5.0f us, %zu items, %d phases, %.0f MB of partials, off by %.1e\n",
+        s.name, deterministic ? "det" : "   ", us, 1e-6 * flops / us, 1e-3 * bytes / us, floor,
+        flops / flops_per_us > bytes / bytes_per_us ? "FLOP" : "byte", us / floor, parts[2], parts[1], parts[0],
+        parts[3], plan_us[plan_us.size() / 2], work.items().size(), work.n_phases(),
+        1e-6 * static_cast<double>(partial_o_bytes(work.n_partials(), shape)), worst);
     std::fflush(stdout);
   }
 

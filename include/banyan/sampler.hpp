@@ -60,6 +60,15 @@ struct Choice {
   std::vector<TokenLogprob> top;  // the n_top likeliest, best first, ties by id
 };
 
+// One of the best continuations over all rows of a beam.
+struct Continuation {
+  double score = 0;      // cumulative score of the row + logprob
+  std::int64_t row = 0;  // of the beam
+  TokenId token = kNoToken;
+  float logprob = 0;
+  friend bool operator==(const Continuation&, const Continuation&) = default;
+};
+
 // History for the penalties: the tokens before the one that is drawn.
 struct TokenHistory {
   std::span<const TokenId> prompt;     // repetition_penalty sees prompt and generated
@@ -85,6 +94,10 @@ class Sampler {
             const TokenHistory& history, std::int64_t n_top, std::int64_t row, Choice& out);
   // The k likeliest (all, if there are fewer) by unfiltered log-probability, best first, ties by id.
   void top(std::span<const float> logits, std::int64_t k, std::int64_t row, std::vector<TokenLogprob>& out);
+  // The k best continuations over all rows of one beam, logits [cumulative.size(), vocab_size]: best score first, ties
+  // by row, then token; fewer than k where fewer tokens are unmasked. Row r is named first_row + r in messages.
+  void group_topk(std::span<const float> logits, std::span<const double> cumulative, std::int64_t k,
+                  std::int64_t first_row, std::vector<Continuation>& out);
   // Unfiltered log-probability of one token.
   float logprob(std::span<const float> logits, TokenId token, std::int64_t row);
   // The probabilities that draw() draws from, [vocab_size] (tests, and searches that want the distribution).

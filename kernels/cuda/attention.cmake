@@ -10,14 +10,13 @@ foreach(type bf16 f16)
     foreach(kind narrow middle wide)
       set(file ${CMAKE_CURRENT_BINARY_DIR}/attention_tile_${kind}_${head_dim}_${type}.cu)
       configure_file(${CMAKE_CURRENT_LIST_DIR}/attention_tile.cu.in ${file} @ONLY)
-      target_sources(banyan PRIVATE ${file})
+      target_sources(banyan_cuda PRIVATE ${file})
       string(APPEND declarations "TileKernel tile_kernel_${kind}_${head_dim}_${type}();\n")
       string(APPEND entries "  if (kind == TileKind::${kind} && head_dim == ${head_dim} && kv_type == DType::${type}) "
                             "return tile_kernel_${kind}_${head_dim}_${type}();\n")
     endforeach()
   endforeach()
 endforeach()
-configure_file(${CMAKE_CURRENT_LIST_DIR}/attention_tile_table.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/attention_tile_table.cpp @ONLY)
-target_sources(banyan PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/attention_tile_table.cpp
-                              ${CMAKE_CURRENT_LIST_DIR}/attention.cpp ${CMAKE_CURRENT_LIST_DIR}/attention_generic.cu
-                              ${CMAKE_CURRENT_LIST_DIR}/attention_merge.cu)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/attention_tile_table.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/attention_tile_table.cpp
+               @ONLY)
+target_sources(banyan_cuda PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/attention_tile_table.cpp)

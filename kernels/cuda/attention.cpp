@@ -88,8 +88,9 @@ void TileAttention::launch(const AttentionTensors& t, const DeviceWork& work, co
       const Kernel& kernel = kernels_[kind];
       p.ticket = partials.tickets + kind;
       void* arguments[] = {&p};
-      check(cudaLaunchKernel(kernel.function, kernel.n_blocks, kernel.n_threads, arguments, kernel.shared_bytes, stream),
-            "attention on tensor cores");
+      check(
+          cudaLaunchKernel(kernel.function, kernel.n_blocks, kernel.n_threads, arguments, kernel.shared_bytes, stream),
+          "attention on tensor cores");
     }
   }
   if (!launches.merge) return;

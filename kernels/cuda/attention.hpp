@@ -1,5 +1,6 @@
 // Attention of one layer on a CUDA device: O and LSE of each row and query head over the keys that its calls give it.
-// Raw device pointers, shapes, a stream; knows neither trees nor plans. Any thread may launch; launches only queue work.
+// Raw device pointers, shapes, a stream; knows neither trees nor plans. Any thread may launch; launches only queue
+// work.
 //
 // Two ways to the same result:
 //   generic  one warp per row and query head walks the calls key after key. Any head_dim to 256, any group of heads, KV
@@ -12,9 +13,8 @@
 // row follow from its path alone: a row is computed by the same instructions in each kind of tile.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
+#include <cuda_runtime_api.h>
 
 #include "kernels/cuda/work_items.hpp"
 #include "kernels/ops.hpp"
@@ -28,13 +28,13 @@ struct TensorShape {  // of one layer's attention
 
 // What both ways read and write. All pointers are in device memory.
 struct AttentionTensors {
-  const bf16* q = nullptr;      // [n_rows, n_heads_q, head_dim], rope applied; 16-byte aligned
-  void* o = nullptr;            // [n_rows, n_heads_q, head_dim]
-  DType o_type = DType::bf16;   // or f32: the sums as they are, for tests and callers of their own
-  float* lse = nullptr;         // [n_rows, n_heads_q]; null: not wanted
+  const bf16* q = nullptr;     // [n_rows, n_heads_q, head_dim], rope applied; 16-byte aligned
+  void* o = nullptr;           // [n_rows, n_heads_q, head_dim]
+  DType o_type = DType::bf16;  // or f32: the sums as they are, for tests and callers of their own
+  float* lse = nullptr;        // [n_rows, n_heads_q]; null: not wanted
   std::int64_t n_rows = 0, n_heads_q = 0;
-  KvView kv;                    // 16-byte aligned
-  float scale = 1.0F;           // > 0
+  KvView kv;           // 16-byte aligned
+  float scale = 1.0F;  // > 0
 };
 
 // --- generic -------------------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 // Attention as it is written down: one warp per row and query head, key after key along the path. See attention.hpp.
+#include <algorithm>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-#include <algorithm>
 #include <string>
 
 #include "banyan/error.hpp"
@@ -96,7 +95,8 @@ __device__ void store(const AttentionTensors& t, std::int64_t row_head, const Ru
 template <class T>
 __global__ void __launch_bounds__(32 * kWarps) attention_generic_kernel(const __grid_constant__ Params p) {
   const auto d = static_cast<int>(p.t.kv.head_dim), lane = static_cast<int>(threadIdx.x % 32);
-  const auto head = static_cast<int>(blockIdx.y * kWarps + threadIdx.x / 32), n_heads_q = static_cast<int>(p.t.n_heads_q);
+  const auto head = static_cast<int>(blockIdx.y * kWarps + threadIdx.x / 32),
+             n_heads_q = static_cast<int>(p.t.n_heads_q);
   if (head >= n_heads_q) return;
   const int kv_head = head / (n_heads_q / static_cast<int>(p.t.kv.n_heads_kv));
   const auto* q = reinterpret_cast<const __nv_bfloat16*>(p.t.q);

@@ -5,7 +5,6 @@
 // One warp per row and head; a lane has four neighbours of every 128 dims. A row of no partial, or of empty ones, is 0
 // with -inf.
 #include "kernels/cuda/attention_merge.hpp"
-
 #include "kernels/cuda/check.hpp"
 #include "kernels/cuda/tile_ops.cuh"
 

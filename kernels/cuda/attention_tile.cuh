@@ -1,4 +1,5 @@
-// Attention of one tile of packed rows over one piece of keys, on tensor cores: what a work item asks for (work_items.hpp).
+// Attention of one tile of packed rows over one piece of keys, on tensor cores: what a work item asks for
+// (work_items.hpp).
 //
 //     S = Q K^T          64 keys at a time; accumulators of 16 x 8 in registers, a warp has all keys of its rows
 //     P = 2^(S - max)    the running maximum and sum of each row; O is scaled when a maximum grows
@@ -49,8 +50,10 @@ struct Tile {
   static constexpr int kSharedBytes = kStages * kStageBytes + kQueryBytes;
 
   // What shared memory allows; caps the registers.
-  static constexpr int kBlocksPerSm =
-      kHeadDim > 128 ? 1 : kKind == TileKind::wide ? 2 : kKind == TileKind::middle ? 3 : 11;
+  static constexpr int kBlocksPerSm = kHeadDim > 128              ? 1
+                                      : kKind == TileKind::wide   ? 2
+                                      : kKind == TileKind::middle ? 3
+                                                                  : 11;
 
   static_assert(kHeadDim % 16 == 0 && kKeysPerWarp * kVectors % 32 == 0);
 };
@@ -75,7 +78,8 @@ class KeyStream {
   __device__ __forceinline__ void start(int part) {
     if (n_left_ > 0) {
       const int i = part % S::kParts;
-      if (part < S::kParts) slot_bytes_[i] = place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % S::kKeysPerWarp);
+      if (part < S::kParts)
+        slot_bytes_[i] = place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % S::kKeysPerWarp);
       copy(part < S::kParts ? keys_ : values_, slot_bytes_[i]);
       if (part == 2 * S::kParts - 1) next_tile();
     }
@@ -120,10 +124,10 @@ class KeyStream {
     }
   }
 
-  const SlotRun* run_;                     // the one with the tile's first key
-  const char *keys_, *values_;             // of the KV head
-  std::int64_t slot_, n_left_in_run_;      // from the tile's first key on
-  std::int64_t slot_bytes_[S::kParts];     // of this lane's keys, in bytes from the first slot
+  const SlotRun* run_;                  // the one with the tile's first key
+  const char *keys_, *values_;          // of the KV head
+  std::int64_t slot_, n_left_in_run_;   // from the tile's first key on
+  std::int64_t slot_bytes_[S::kParts];  // of this lane's keys, in bytes from the first slot
   std::uint32_t ring_;
   int n_left_;  // keys from the tile's first on
   int stage_ = 0;
@@ -137,7 +141,8 @@ class WarpRows {
   using E = Element<typename S::Type>;
   static constexpr int kSteps = S::kHeadDim / 16;
 
-  __device__ __forceinline__ WarpRows(const TileParams& p, const WorkItem& item, int kv_head, unsigned char* query_memory)
+  __device__ __forceinline__ WarpRows(const TileParams& p, const WorkItem& item, int kv_head,
+                                      unsigned char* query_memory)
       : p_(p), item_(item), kv_head_(kv_head) {
     int fewest = item.n_keys, most = 0;
 #pragma unroll
@@ -280,7 +285,9 @@ class WarpRows {
   __device__ __forceinline__ bool has_row(int f, int half) const { return packed(f, half) < item_.n_packed; }
   // Packed row `i` of the tile: its row, and its head in the group.
   __device__ __forceinline__ int row_of(int i) const { return item_.row_begin + (item_.packed_begin + i) / p_.group; }
-  __device__ __forceinline__ int head_of(int i) const { return kv_head_ * p_.group + (item_.packed_begin + i) % p_.group; }
+  __device__ __forceinline__ int head_of(int i) const {
+    return kv_head_ * p_.group + (item_.packed_begin + i) % p_.group;
+  }
   __device__ __forceinline__ int row(int f, int half) const { return row_of(packed(f, half)); }
   __device__ __forceinline__ int head(int f, int half) const { return head_of(packed(f, half)); }
   __device__ __forceinline__ std::int64_t row_head(int f, int half) const {
@@ -296,8 +303,8 @@ class WarpRows {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const bool valid = has_row(f, half);
-        const auto* q = static_cast<const std::uint32_t*>(p_.q) +
-                        (valid ? row_head(f, half) * (S::kHeadDim / 2) : 0) + lane() % 4;
+        const auto* q =
+            static_cast<const std::uint32_t*>(p_.q) + (valid ? row_head(f, half) * (S::kHeadDim / 2) : 0) + lane() % 4;
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
           q_[f][step][half] = valid ? E::from_bf16(__ldg(q + step * 8)) : 0;
@@ -487,7 +494,8 @@ __device__ __forceinline__ std::uint32_t broadcast(std::uint32_t value) {
 }
 
 template <class S>
-__global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm) attention_tile_kernel(const __grid_constant__ TileParams p) {
+__global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
+    attention_tile_kernel(const __grid_constant__ TileParams p) {
   extern __shared__ __align__(16) unsigned char shared[];
   const WorkHeader::Range range = p.work.header->items[p.phase][static_cast<int>(S::kKind)];
   const auto n_tickets = static_cast<std::uint32_t>(range.end - range.begin) * static_cast<std::uint32_t>(p.n_heads_kv);

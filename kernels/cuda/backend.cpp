@@ -1,5 +1,7 @@
 // The CUDA backend: one device, one stream. Activations are bf16, the residual stream and logits f32, weights bf16.
 // Everything is put on the stream and nothing waits, except upload(), download(), synchronize() and memory that grows.
+#include "kernels/cuda/backend.hpp"
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -85,11 +87,18 @@ class CudaBackend final : public Backend {
   }
 
   void embed(const Matrix& table, float* x) override;
-  void rms_norm(const float* x, const float* w, void* y, std::int64_t n_rows, std::int64_t dim, float eps) override;
+  void rms_norm(const float* x, const float* w, void* y, std::int64_t n_rows, std::int64_t dim, float eps) override {
+    cuda::rms_norm(x, w, static_cast<bf16*>(y), n_rows, dim, eps, stream_);
+  }
   void rope_kv(const RopeKvArgs& args) override;
   void attention(const AttentionArgs& args) override;
-  void silu_mul(const void* gate_up, void* y, std::int64_t n_rows, std::int64_t dim) override;
-  void gather_logit_rows(const float* x, float* dst, std::int64_t dim) override;
+  void silu_mul(const void* gate_up, void* y, std::int64_t n_rows, std::int64_t dim) override {
+    cuda::silu_mul(static_cast<const bf16*>(gate_up), static_cast<bf16*>(y), n_rows, dim, stream_);
+  }
+  void gather_logit_rows(const float* x, float* dst, std::int64_t dim) override {
+    gather_rows(x, nullptr, upload_.at<std::int32_t>(at_.logit_rows), dst, n_logit_rows_, dim, stream_);
+  }
+  cudaStream_t stream() const { return stream_; }
 
  private:
   void transfer(void* dst, const void* src, std::int64_t bytes, cudaMemcpyKind kind) {
@@ -113,7 +122,8 @@ class CudaBackend final : public Backend {
 
   // The step: its arrays on the device, and how its attention is cut.
   struct OnDevice {
-    StepUpload::Place tokens, positions, kv_slots, logit_rows, runs, calls, header, items, rows, merge_rows;
+    StepUpload::Place tokens = 0, positions = 0, kv_slots = 0, logit_rows = 0, runs = 0, calls = 0, header = 0,
+                      items = 0, rows = 0, merge_rows = 0;
   };
   std::int64_t n_rows_ = 0, n_logit_rows_ = 0, n_calls_ = 0;
   StepUpload upload_;
@@ -190,8 +200,22 @@ void CudaBackend::begin_step(const StepArrays& step) {
 }
 
 void CudaBackend::embed(const Matrix& table, float* x) {
-  cuda::embed(static_cast<const DeviceMatrix&>(table).data, upload_.at<TokenId>(at_.tokens), x, n_rows_, table.n_in,
-              stream_);
+  cuda::embed(static_cast<const bf16*>(static_cast<const DeviceMatrix&>(table).data), table.n_out,
+              upload_.at<TokenId>(at_.tokens), x, n_rows_, table.n_in, stream_);
+}
+
+void CudaBackend::rope_kv(const RopeKvArgs& args) {
+  cuda::rope_kv({.qkv = static_cast<const bf16*>(args.qkv),
+                 .q = static_cast<bf16*>(args.q),
+                 .positions = upload_.at<std::int32_t>(at_.positions),
+                 .kv_slots = upload_.at<std::int64_t>(at_.kv_slots),
+                 .inv_freq = args.inv_freq,
+                 .n_rotary = args.kv.head_dim,
+                 .magnitude = args.magnitude,
+                 .n_rows = n_rows_,
+                 .n_heads_q = args.n_heads_q,
+                 .kv = args.kv},
+                stream_);
 }
 
 void CudaBackend::attention(const AttentionArgs& a) {
@@ -240,5 +264,7 @@ std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
 }
 
 int n_cuda_devices() { return cuda::n_devices(); }
+
+void* cuda::stream_of(const Backend& backend) { return dynamic_cast<const CudaBackend&>(backend).stream(); }
 
 }  // namespace banyan::kernels

@@ -58,8 +58,8 @@ void embed(const bf16* table, std::int64_t vocab_size, const TokenId* tokens, fl
            std::int64_t dim, cudaStream_t stream) {
   const std::int64_t n_vectors = checked_vectors(dim, "embed");
   if (n_rows == 0) return;
-  embed_kernel<<<row_grid(n_rows, n_vectors), kRowThreads, 0, stream>>>(
-      reinterpret_cast<const __nv_bfloat16*>(table), vocab_size, tokens, x, n_rows, n_vectors);
+  embed_kernel<<<row_grid(n_rows, n_vectors), kRowThreads, 0, stream>>>(reinterpret_cast<const __nv_bfloat16*>(table),
+                                                                        vocab_size, tokens, x, n_rows, n_vectors);
   check_launch("embed");
 }
 
@@ -75,8 +75,8 @@ void gather_rows(const float* src, const bf16* delta, const std::int32_t* index,
                  std::int64_t dim, cudaStream_t stream) {
   const std::int64_t n_vectors = checked_vectors(dim, "gather_rows");
   if (n == 0) return;
-  gather_kernel<<<row_grid(n, n_vectors), kRowThreads, 0, stream>>>(
-      src, reinterpret_cast<const __nv_bfloat16*>(delta), index, dst, n, n_vectors);
+  gather_kernel<<<row_grid(n, n_vectors), kRowThreads, 0, stream>>>(src, reinterpret_cast<const __nv_bfloat16*>(delta),
+                                                                    index, dst, n, n_vectors);
   check_launch("gather_rows");
 }
 

@@ -72,9 +72,8 @@ void launch(float* x, const bf16* delta, const float* w, bf16* y, std::int64_t n
   const std::int64_t n_vectors = checked_vectors(dim, "rms_norm");
   if (n_rows == 0) return;
   const auto n_threads = static_cast<unsigned>(std::min<std::int64_t>(kRowThreads, (n_vectors + 31) / 32 * 32));
-  rms_norm_kernel<<<row_grid(n_rows, 1), n_threads, 0, stream>>>(x, reinterpret_cast<const __nv_bfloat16*>(delta), w,
-                                                                reinterpret_cast<__nv_bfloat16*>(y), n_rows, n_vectors,
-                                                                eps);
+  rms_norm_kernel<<<row_grid(n_rows, 1), n_threads, 0, stream>>>(
+      x, reinterpret_cast<const __nv_bfloat16*>(delta), w, reinterpret_cast<__nv_bfloat16*>(y), n_rows, n_vectors, eps);
   check_launch("rms_norm");
 }
 

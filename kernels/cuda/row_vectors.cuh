@@ -1,11 +1,10 @@
 // Eight neighbours of a row as f32, in 16-byte accesses, and the grid of kernels that take rows by vectors of eight.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <string>
 
 #include "banyan/error.hpp"

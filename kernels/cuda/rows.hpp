@@ -6,9 +6,8 @@
 // are 64-bit. Error{device} where a launch fails.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
+#include <cuda_runtime_api.h>
 
 #include "kernels/ops.hpp"
 
@@ -35,8 +34,8 @@ void gather_rows(const float* src, const bf16* delta, const std::int32_t* index,
 
 // Of fused rows of q, k and v: norm of each head, rotation, and the store of k and v into the KV pool, in one pass.
 struct RopeKv {
-  const bf16* qkv = nullptr;  // [n_rows, (n_heads_q + 2 n_heads_kv) * head_dim], biases added
-  bf16* q = nullptr;          // [n_rows, n_heads_q, head_dim]
+  const bf16* qkv = nullptr;                // [n_rows, (n_heads_q + 2 n_heads_kv) * head_dim], biases added
+  bf16* q = nullptr;                        // [n_rows, n_heads_q, head_dim]
   const std::int32_t* positions = nullptr;  // [n_rows]
   const std::int64_t* kv_slots = nullptr;   // [n_rows]; -1: k and v are not stored
   // Pairs (i, i + n_rotary / 2) turn by positions[r] * inv_freq[i], and are scaled by magnitude. The angle is reduced

@@ -2,10 +2,9 @@
 // floating-point operations are named ones, so that a row has the same bits in every kernel that computes it.
 #pragma once
 
+#include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-#include <cstdint>
 
 namespace banyan::kernels::cuda {
 
@@ -52,7 +51,8 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], 
                : "memory");
 }
 
-// --- matrix product, and what its 16-bit type can do -------------------------------------------------------------------
+// --- matrix product, and what its 16-bit type can do
+// -------------------------------------------------------------------
 
 // c [16, 8] f32 += a [16, 16] b [16, 8]. Lane l has of c: rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next.
 template <class T>
@@ -95,7 +95,8 @@ struct Element<__half> {
   }
 };
 
-// --- results -----------------------------------------------------------------------------------------------------------
+// --- results
+// -----------------------------------------------------------------------------------------------------------
 
 // A row's output is its weighted sum times this; nothing visible gives 0.
 __device__ __forceinline__ float reciprocal_sum(float sum) { return sum == 0.0F ? 0.0F : __frcp_rn(sum); }

@@ -113,7 +113,8 @@ void WorkItems::cut_keys(const AttentionCall& call, std::int64_t length) {
     while (offset >= runs_[at(run)].n) offset -= runs_[at(run++)].n;
     assert(run < call.run_end && offset <= kMax32);
     pieces_.push_back({static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end), static_cast<std::int32_t>(run),
-                       static_cast<std::int32_t>(offset), options_.deterministic ? static_cast<std::int32_t>(unit) : -1});
+                       static_cast<std::int32_t>(offset),
+                       options_.deterministic ? static_cast<std::int32_t>(unit) : -1});
     offset += end - begin;
     begin = end;
   }
@@ -170,10 +171,10 @@ void WorkItems::add_tiles(std::int32_t index, const AttentionCall& call, const S
       const TileKind kind = tile_kind(n_packed - begin);
       const std::int32_t end =
           std::min(n_packed, begin + static_cast<std::int32_t>(kTileRows[static_cast<std::size_t>(kind)]));
-      const std::int32_t n_seen = segment.fewest_keys >= piece.end
-                                      ? piece.end
-                                      : most_visible(call, segment.row_begin + begin / group_,
-                                                     segment.row_begin + (end - 1) / group_ + 1);
+      const std::int32_t n_seen =
+          segment.fewest_keys >= piece.end
+              ? piece.end
+              : most_visible(call, segment.row_begin + begin / group_, segment.row_begin + (end - 1) / group_ + 1);
       const std::int32_t n_keys = std::min(n_seen, piece.end) - piece.begin;
       if (n_keys > 0) {
         unsorted_.push_back({piece.run, piece.run_offset, static_cast<std::int32_t>(call.kv_position) + piece.begin,

@@ -11,10 +11,11 @@ Answerer::Answerer(std::int64_t vocab_size, int n_threads)
 }
 
 void Answerer::run_hooks(const SequenceTree& tree, std::span<const float> logits, std::span<const StepQuery> queries,
-                         std::span<StepAnswer> answers) {
+                         std::span<const std::int32_t> which, std::span<StepAnswer> answers) {
   if (hooked_.size() < queries.size()) hooked_.resize(queries.size());
   std::vector<TokenId> path;
-  for (std::size_t i = 0; i < queries.size(); ++i) {
+  for (const std::int32_t index : which) {
+    const auto i = static_cast<std::size_t>(index);
     hooked_[i].clear();
     const StepQuery& q = queries[i];
     if (q.hook == nullptr) continue;
@@ -51,14 +52,14 @@ void Answerer::answer_one(const Plan& plan, std::span<const float> row, const St
 }
 
 void Answerer::answer(const SequenceTree& tree, const Plan& plan, std::span<const float> logits,
-                      std::span<const StepQuery> queries, std::span<StepAnswer> answers) {
+                      std::span<const StepQuery> queries, std::span<const std::int32_t> which,
+                      std::span<StepAnswer> answers) {
   bool any_hook = false;
-  for (const StepQuery& q : queries) any_hook = any_hook || q.hook != nullptr;
-  if (any_hook) run_hooks(tree, logits, queries, answers);
-  const auto n = static_cast<std::int64_t>(queries.size());
+  for (const std::int32_t i : which) any_hook = any_hook || queries[static_cast<std::size_t>(i)].hook != nullptr;
+  if (any_hook) run_hooks(tree, logits, queries, which, answers);
   const auto vocab = static_cast<std::size_t>(vocab_size_);
-  team_.run(n, [&](std::int64_t i, int thread) {
-    const auto at = static_cast<std::size_t>(i);
+  team_.run(std::ssize(which), [&](std::int64_t i, int thread) {
+    const auto at = static_cast<std::size_t>(which[static_cast<std::size_t>(i)]);
     if (answers[at].error) return;
     const StepQuery& q = queries[at];
     const auto row = q.hook != nullptr ? std::span<const float>(hooked_[at])

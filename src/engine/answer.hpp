@@ -15,13 +15,14 @@ class Answerer {
  public:
   Answerer(std::int64_t vocab_size, int n_threads);
 
-  // logits: [plan.logit_rows.size(), vocab_size]; answers: [queries.size()]. Errors name the row of the plan.
+  // The queries that `which` names. logits: [plan.logit_rows.size(), vocab_size]; answers: [queries.size()]. Errors
+  // name the row of the plan.
   void answer(const SequenceTree& tree, const Plan& plan, std::span<const float> logits,
-              std::span<const StepQuery> queries, std::span<StepAnswer> answers);
+              std::span<const StepQuery> queries, std::span<const std::int32_t> which, std::span<StepAnswer> answers);
 
  private:
   void run_hooks(const SequenceTree& tree, std::span<const float> logits, std::span<const StepQuery> queries,
-                 std::span<StepAnswer> answers);
+                 std::span<const std::int32_t> which, std::span<StepAnswer> answers);
   void answer_one(const Plan& plan, std::span<const float> row, const StepQuery& query, Sampler& sampler,
                   StepAnswer& answer) const;
 

@@ -1,9 +1,12 @@
-// StepRunner over a checkpoint: forward pass, then answers, on this host.
+// StepRunner over a checkpoint: forward pass, then answers: by the device where the logits are on one, else here.
 #include <chrono>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "banyan/runner.hpp"
 #include "engine/answer.hpp"
+#include "engine/device_answer.hpp"
 #include "model/forward.hpp"
 
 namespace banyan {
@@ -18,6 +21,7 @@ class ModelRunner final : public StepRunner {
         kv_bytes_per_token_(banyan::kv_bytes_per_token(model_->config(), options.kv_type)),
         tokenizer_(model_->tokenizer()),
         forward_(model_, options.kv_type, options.n_kv_slots),
+        device_answerer_(detail::make_device_answerer(*model_)),
         answerer_(model_->config().vocab_size, model_->options().n_threads) {
     forward_.set_skip_attention(options.skip_attention);
     if (options.random_kv) forward_.fill_kv_randomly();
@@ -38,21 +42,29 @@ class ModelRunner final : public StepRunner {
     plan_ = &plan;
     queries_ = queries;
     forward_.submit(plan);
+    for_host_.clear();
+    if (device_answerer_) {
+      device_answerer_->submit(forward_, plan, queries, for_host_);
+    } else {
+      for_host_.resize(queries.size());
+      std::iota(for_host_.begin(), for_host_.end(), 0);
+    }
     times_.forward_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return ++ticket_;
   }
 
   StepTimes harvest(Ticket /*ticket*/, std::span<StepAnswer> answers) override {
-    const auto forward_begin = std::chrono::steady_clock::now();
-    const std::span<const float> logits = forward_.logits();
     const auto begin = std::chrono::steady_clock::now();
-    times_.forward_ms += std::chrono::duration<double, std::milli>(begin - forward_begin).count();
-    for (std::size_t i = 0; i < queries_.size(); ++i) {
-      if (queries_[i].kind == StepQuery::Kind::reward) {
-        answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
+    if (device_answerer_) device_answerer_->harvest(answers);
+    if (!for_host_.empty()) {
+      for (const std::int32_t index : for_host_) {
+        const auto i = static_cast<std::size_t>(index);
+        if (queries_[i].kind == StepQuery::Kind::reward) {
+          answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
+        }
       }
+      answerer_.answer(*tree_, *plan_, forward_.logits(), queries_, for_host_, answers);
     }
-    answerer_.answer(*tree_, *plan_, logits, queries_, answers);
     times_.sample_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return times_;
   }
@@ -62,11 +74,13 @@ class ModelRunner final : public StepRunner {
   std::int64_t n_kv_slots_, max_positions_, kv_bytes_per_token_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   Forward forward_;
+  std::unique_ptr<detail::DeviceAnswerer> device_answerer_;  // null: logits are on the host
   detail::Answerer answerer_;
   // of the step in flight
   const SequenceTree* tree_ = nullptr;
   const Plan* plan_ = nullptr;
   std::span<const StepQuery> queries_;
+  std::vector<std::int32_t> for_host_;  // indices of queries that this host answers
   StepTimes times_;
   Ticket ticket_ = 0;
 };

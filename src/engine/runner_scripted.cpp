@@ -1,4 +1,5 @@
 // StepRunner over a function, for tests of searches: no weights, no KV bytes, the same plans and queries.
+#include <numeric>
 #include <string>
 
 #include "banyan/runner.hpp"
@@ -45,7 +46,9 @@ class ScriptedRunner final : public StepRunner {
       path_of(plan_->nodes[row], plan_->positions[row]);
       answers[i].reward = model_.reward(path_);
     }
-    answerer_.answer(*tree_, *plan_, logits_, queries_, answers);
+    which_.resize(queries_.size());
+    std::iota(which_.begin(), which_.end(), 0);
+    answerer_.answer(*tree_, *plan_, logits_, queries_, which_, answers);
     return {};
   }
 
@@ -60,6 +63,7 @@ class ScriptedRunner final : public StepRunner {
   const SequenceTree* tree_ = nullptr;
   const Plan* plan_ = nullptr;
   std::span<const StepQuery> queries_;
+  std::vector<std::int32_t> which_;  // all of them
   std::vector<float> logits_;
   std::vector<TokenId> path_;
   Ticket ticket_ = 0;

@@ -198,6 +198,9 @@ void Forward::submit(const Plan& plan) {
   f.head();
 }
 
+const float* Forward::device_logits() const { return impl_->logits.f32(); }
+const kernels::Backend& Forward::backend() const { return *impl_->backend; }
+
 std::span<const float> Forward::logits() {
   Impl& f = *impl_;
   const auto n = static_cast<std::size_t>(f.n_logits * f.config.vocab_size);

@@ -41,6 +41,10 @@ class Forward {
   // Starts computing all rows of the plan, which stays as it is until logits() has returned. On the CPU it is through
   // when submit() returns; a device works on.
   void submit(const Plan& plan);
+  // Where the step's logits will be in the backend's memory, [plan.logit_rows.size(), vocab_size]: for what is put on
+  // the backend's stream next.
+  const float* device_logits() const;
+  const kernels::Backend& backend() const;
   // Waits for the step. Its logits [plan.logit_rows.size(), vocab_size], in host memory, valid until the next submit().
   std::span<const float> logits();
   std::span<const float> run(const Plan& plan) {

@@ -12,9 +12,6 @@ namespace {
 // A border of so few candidates is sorted at once.
 constexpr std::int64_t kSortAtOnce = 256;
 
-// Non-negative floats order as their bits do.
-std::uint32_t key_of(float e) { return std::bit_cast<std::uint32_t>(e); }
-
 // Keeps the candidates i for which keep(i) holds, in order.
 template <typename Keep>
 void keep_if(Candidates& c, Keep&& keep) {
@@ -38,6 +35,7 @@ void Candidates::reserve(std::int64_t vocab_size) {
 
 void Filters::reserve(std::int64_t vocab_size) {
   values_.reserve(vocab_size);
+  keys_.reserve(vocab_size);
   border_.reserve(vocab_size);
 }
 
@@ -67,7 +65,8 @@ void Filters::top_k(const RowKernels& kernels, std::span<const float> row, std::
 void Filters::before_top_p(const RowKernels& kernels, std::span<const float> e, Weight total, Weight wanted,
                            Candidates& out) {
   // All tokens of weight <= small together weigh at most total - wanted: the cut lies above them. The factor makes up
-  // for the rounding of the bound to float; too many candidates do no harm. Below 2^-45 weights are 0.
+  // for the rounding of the bound to float, and for neighbouring logits whose e is not in their order by a last bit;
+  // too many candidates do no harm. Below 2^-45 weights are 0.
   const Weight small = (total - wanted) / e.size();
   const float bound = std::max(static_cast<float>(static_cast<double>(small) * 0x1p-44) * 0.999999F, 0x1p-45F);
   out.n = kernels.gather(e.data(), std::ssize(e), bound, out.ids.data());
@@ -76,22 +75,23 @@ void Filters::before_top_p(const RowKernels& kernels, std::span<const float> e, 
 
 Weight Filters::find_border(const Candidates& c, Weight wanted, std::uint32_t& low, std::uint32_t& high) {
   Weight above = 0;
-  low = 0;
-  high = key_of(1.0F);
+  const auto [least, most] = std::minmax_element(keys_.begin(), keys_.end());
+  low = *least;
+  high = *most;
   std::int64_t count = c.n;
   while (count > kSortAtOnce && low < high) {
     const int shift = std::max(0, static_cast<int>(std::bit_width(high - low)) - kBinBits);
     std::uint32_t bin = (high - low) >> shift;
     std::fill_n(bins_.begin(), bin + 1, Bin{});
     for (std::int64_t i = 0; i < c.n; ++i) {
-      const std::uint32_t offset = key_of(c.e[i]) - low;  // wraps below low, so one comparison will do
+      const std::uint32_t offset = keys_[i] - low;  // wraps below low, so one comparison will do
       if (offset > high - low) continue;
       Bin& b = bins_[offset >> shift];
       b.weight += weight_of(c.e[i]);
       ++b.count;
     }
     while (bin > 0 && above + bins_[bin].weight < wanted) above += bins_[bin--].weight;
-    high = std::min(high, low + ((bin + 1) << shift) - 1);
+    high = low + std::min(high - low, ((bin + 1) << shift) - 1);
     low += bin << shift;
     count = bins_[bin].count;
   }
@@ -99,15 +99,16 @@ Weight Filters::find_border(const Candidates& c, Weight wanted, std::uint32_t& l
 }
 
 Weight Filters::top_p(std::span<const float> row, Weight wanted, Candidates& c) {
+  keys_.resize(c.n);
+  for (std::int64_t i = 0; i < c.n; ++i) keys_[i] = ordered_bits(row[c.ids[i]]);
   std::uint32_t low = 0, high = 0;
   Weight weight = find_border(c, wanted, low, high);
-  keep_if(c, [&](std::int64_t i) { return key_of(c.e[i]) >= low; });
+  keep_if(c, [&](std::int64_t i) { return keys_[i] >= low; });
   border_.clear();
   for (std::int64_t i = 0; i < c.n; ++i) {
-    if (key_of(c.e[i]) <= high) border_.push_back(static_cast<std::int32_t>(i));
+    if (ordered_bits(row[c.ids[i]]) <= high) border_.push_back(static_cast<std::int32_t>(i));
   }
   std::sort(border_.begin(), border_.end(), [&](std::int32_t a, std::int32_t b) {
-    if (c.e[a] != c.e[b]) return c.e[a] > c.e[b];
     const float x = row[c.ids[a]], y = row[c.ids[b]];
     return x != y ? x > y : a < b;
   });

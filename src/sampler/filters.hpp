@@ -1,10 +1,10 @@
 // Top-k, top-p and min-p as choices of candidates. Layer 6, internal; knows rows of numbers, not options or streams.
 //
-// The order of candidates is: likelier first, the lower id first among equals. Top-k keeps exactly k of it, top-p its
-// shortest beginning with enough weight; so a cut through equals is the same everywhere (Hugging Face keeps all that
-// equal the k-th logit, and leaves the order at the border of top-p to an unstable sort).
-// Nothing here sorts a row: a cheap bound leaves few candidates, and only those at the border are sorted.
-// Scratch memory of one thread; nothing is allocated but in reserve().
+// The order of candidates is: the larger logit first, the lower id first among equals. Top-k keeps exactly k of it,
+// top-p its shortest beginning with enough weight; so a cut through equals is the same everywhere (Hugging Face keeps
+// all that equal the k-th logit, and leaves the order at the border of top-p to an unstable sort). Nothing here sorts a
+// row: a cheap bound leaves few candidates, and only those at the border are sorted. Scratch memory of one thread;
+// nothing is allocated but in reserve().
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ class Filters {
   // Candidates that surely hold the tokens of the whole row that top_p() will keep. e [vocab_size] of the whole row.
   static void before_top_p(const RowKernels& kernels, std::span<const float> e, Weight total, Weight wanted,
                            Candidates& out);
-  // Keeps the shortest beginning (at least one token) whose weight is >= wanted; returns its weight. Equal e: the
-  // larger logit of `row` [vocab_size] first, then the lower id.
+  // Keeps the shortest beginning (at least one token) whose weight is >= wanted; returns its weight. The order is that
+  // of the logits `row` [vocab_size].
   Weight top_p(std::span<const float> row, Weight wanted, Candidates& candidates);
   // Keeps e >= floor, so the likeliest (e = 1) always; returns their weight.
   static Weight min_p(float floor, Candidates& candidates);
@@ -47,10 +47,11 @@ class Filters {
     std::int64_t count = 0;
   };
   static constexpr int kBinBits = 10;
-  // Sets the keys (bits of e) [low, high] that hold the border of top-p; returns the weight above high.
+  // Sets the range of keys_ [low, high] that holds the border of top-p; returns the weight above high.
   Weight find_border(const Candidates& candidates, Weight wanted, std::uint32_t& low, std::uint32_t& high);
 
   std::vector<float> values_;         // block maxima or candidate logits, reordered
+  std::vector<std::uint32_t> keys_;   // ordered_bits() of the candidates' logits
   std::vector<std::int32_t> border_;  // places in the candidates
   std::array<Bin, 1 << kBinBits> bins_{};
 };

@@ -15,9 +15,8 @@ bool has_penalties(const SamplerOptions& options);
 
 class Penalties {
  public:
-  // In place on logits [vocab_size], in the order repetition (Keskar et al. 2019, "CTRL", with the sign rule of Hugging
-  // Face), frequency, presence (as vLLM). -inf stays -inf; finite logits stay finite. Throws Error{bad_input} for a
-  // token of the history outside the vocabulary, before anything is changed.
+  // In place on logits [vocab_size], by penalised() of kernels/sample_math.hpp. Throws Error{bad_input} for a token of
+  // the history outside the vocabulary, before anything is changed.
   void apply(const SamplerOptions& options, const TokenHistory& history, std::span<float> logits);
 
  private:

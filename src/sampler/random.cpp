@@ -1,23 +1,11 @@
 #include "sampler/random.hpp"
 
-#include <Random123/philox.h>
+#include "kernels/sample_random.hpp"
 
 namespace banyan {
 namespace sampling {
-namespace {
 
-constexpr std::uint32_t lo(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
-constexpr std::uint32_t hi(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
-
-}  // namespace
-
-std::uint64_t random_bits(const StreamKey& key) {
-  const r123::Philox4x32 philox;
-  const auto a =
-      philox({{lo(key.prompt), hi(key.prompt), lo(key.sample), hi(key.sample)}}, {{lo(key.seed), hi(key.seed)}});
-  const auto b = philox({{lo(key.position), hi(key.position), a[2], a[3]}}, {{a[0], a[1]}});
-  return b[0] | static_cast<std::uint64_t>(b[1]) << 32;
-}
+std::uint64_t random_bits(const StreamKey& key) { return philox_bits(key.seed, key.prompt, key.sample, key.position); }
 
 }  // namespace sampling
 

@@ -2,18 +2,17 @@
 //
 // One source (row_kernels.inl) is compiled once per instruction set. All give the same bits: every element sees the
 // same IEEE operations in the same order (no fused multiply-add, which is why these files are compiled with
-// -ffp-contract=off), maxima do not depend on order, and sums are of integers (weights.hpp)
-// or run over lanes that are fixed in the source.
+// -ffp-contract=off), maxima do not depend on order, and sums are of integers
+// (kernels/sample_math.hpp) or run over lanes that are fixed in the source.
 #pragma once
 
 #include <cstdint>
 
-#include "sampler/weights.hpp"
+#include "kernels/sample_math.hpp"
 
 namespace banyan::sampling {
 
 constexpr std::int64_t kBlock = 64;  // elements; block results let later passes skip most of a row
-constexpr float kLog2E = 1.44269504F;
 constexpr std::int64_t n_blocks(std::int64_t n) { return (n + kBlock - 1) / kBlock; }
 
 struct RowKernels {

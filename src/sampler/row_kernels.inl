@@ -25,10 +25,6 @@ using HalfFloats = float __attribute__((vector_size(2 * kLanes)));
 using HalfDoubles = double __attribute__((vector_size(4 * kLanes)));
 using HalfWeights = std::uint64_t __attribute__((vector_size(4 * kLanes)));
 
-constexpr float kInf = __builtin_inff();
-constexpr float kMaxFinite = __FLT_MAX__;
-constexpr float kMinExponent = -126.0F;  // of the smallest normal float; weights are 0 from -45 on
-
 inline Floats load(const float* p) {
   Floats v;
   std::memcpy(&v, p, sizeof v);
@@ -58,18 +54,12 @@ inline Floats max_of(Floats a, Floats b) {  // b where one is NaN
 #endif
 }
 
-// 2^t for t <= 0; 2^-126 for t below -126 and for NaN (a mask at a huge temperature: -inf * 0): too little to show in
-// a sum with the maximum's 1. Largest relative error measured over [-126, 0]: 1.3e-7; exp2(0) is exactly 1.
-// t = n + f, |f| <= 1/2; 2^f = 1 + f g(f), g the polynomial through the six Chebyshev nodes. Adding 1.5 * 2^23 rounds
-// to a whole number and leaves it in the low bits; the shift pushes the constant's own bits out.
+// Each lane as sampling::exp2_of(float).
 inline Floats exp2_of(Floats t) {
   t = max_of(t, splat(kMinExponent));
-  const Floats shifted = t + 12582912.0F;
-  const Floats f = t - (shifted - 12582912.0F);
-  const Floats f2 = f * f;
-  const Floats low = (f * 0.240226507F + 0.693147182F) + f2 * (f * 0.00961808302F + 0.0555035695F);
-  const Floats g = low + (f2 * f2) * (f * 0.000154531634F + 0.00133908633F);
-  return bits<Floats>(bits<Ints>(f * g + 1.0F) + (bits<Ints>(shifted) << 23));
+  const Floats shifted = t + kRoundToWhole;
+  const Floats f = t - (shifted - kRoundToWhole);
+  return bits<Floats>(bits<Ints>(exp2_fraction(f)) + (bits<Ints>(shifted) << 23));
 }
 
 // Plain __builtin_convertvector goes through memory in g++ 12.
@@ -104,14 +94,14 @@ inline void for_blocks(const float* x, std::int64_t n, F&& f) {
   const std::int64_t rest = n - n_full * kBlock;
   if (rest == 0) return;
   float last[kBlock];
-  for (std::int64_t i = 0; i < kBlock; ++i) last[i] = i < rest ? x[n_full * kBlock + i] : -kInf;
+  for (std::int64_t i = 0; i < kBlock; ++i) last[i] = i < rest ? x[n_full * kBlock + i] : -kInfinity;
   f(n_full, last, rest);
 }
 
 bool block_max(const float* x, std::int64_t n, float* out) {
   Ints good = Ints{} - 1;
   for_blocks(x, n, [&](std::int64_t b, const float* p, std::int64_t) {
-    Floats m = splat(-kInf);
+    Floats m = splat(-kInfinity);
     for (int i = 0; i < kBlock; i += kLanes) {
       const Floats v = load(p + i);
       good &= v <= kMaxFinite;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
-#include <numbers>
 
+#include "kernels/sample_errors.hpp"
 #include "sampler/filters.hpp"
 #include "sampler/penalties.hpp"
 #include "sampler/random.hpp"
@@ -39,12 +39,9 @@ std::int64_t checked_count(std::int64_t n, const char* name) {
 [[noreturn]] void throw_bad_logits(std::span<const float> logits, std::int64_t row) {
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] <= std::numeric_limits<float>::max()) continue;
-    throw Error(ErrorCode::bad_logits, fmt::format("row {}", row),
-                fmt::format("the logit of token {} is {}; logits must be finite, or -inf as a mask", i, logits[i]));
+    throw bad_logit_error(row, static_cast<TokenId>(i), logits[i]);
   }
-  throw Error(ErrorCode::bad_logits, fmt::format("row {}", row),
-              fmt::format("all {} logits are -inf, so there is no token to draw; at least one must be left unmasked",
-                          logits.size()));
+  throw all_masked_error(row, std::ssize(logits));
 }
 
 }  // namespace
@@ -54,10 +51,11 @@ struct Sampler::Scratch {
   Filters filters;
   Penalties penalties;
   Candidates candidates;
-  std::vector<float> penalised;      // [vocab_size]
-  std::vector<float> e;              // [vocab_size] exp((logit - max) / T)
-  std::vector<float> block_max;      // [n_blocks(vocab_size)] of the row scanned last
-  std::vector<Weight> block_weight;  // [n_blocks(vocab_size)]
+  std::vector<float> penalised;       // [vocab_size]
+  std::vector<float> e;               // [vocab_size] exp((logit - max) / T)
+  std::vector<float> block_max;       // [n_blocks(vocab_size)] of the row scanned last
+  std::vector<Weight> block_weight;   // [n_blocks(vocab_size)]
+  std::vector<TokenLogprob> row_top;  // of one row of a beam
 
   void reserve(std::int64_t vocab_size);
   Row scan(std::span<const float> logits, std::int64_t row);
@@ -118,7 +116,7 @@ Support Sampler::Scratch::weigh(const Row& row, const SamplerOptions& options) {
     return {false, weight_of(1)};
   }
   const bool use_top_k = options.top_k > 0 && options.top_k < n, use_top_p = options.top_p < 1;
-  const auto scale = static_cast<float>(std::numbers::log2e / options.temperature);
+  const auto scale = scale_of(options.temperature);
   const auto floor = static_cast<float>(options.min_p);
   if (!use_top_k && !use_top_p) {
     return {true, kernels.weigh(row.logits.data(), n, row.max, scale, floor, e.data(), block_weight.data())};
@@ -135,7 +133,7 @@ Support Sampler::Scratch::weigh(const Row& row, const SamplerOptions& options) {
     total = kernels.weigh(row.logits.data(), n, row.max, scale, 0, e.data(), block_weight.data());
   }
   if (use_top_p) {
-    const auto wanted = std::min(total, static_cast<Weight>(std::ceil(options.top_p * static_cast<double>(total))));
+    const auto wanted = top_p_weight(options.top_p, total);
     if (!use_top_k) {
       Filters::before_top_p(kernels, {e.data(), static_cast<std::size_t>(n)}, total, wanted, candidates);
     }
@@ -147,8 +145,7 @@ Support Sampler::Scratch::weigh(const Row& row, const SamplerOptions& options) {
 
 // Inverse of the cumulative distribution in id order: the first token with cumulative weight > u * total.
 TokenId Sampler::Scratch::draw(const Support& support, std::uint64_t bits) const {
-  constexpr std::uint64_t kUpper53 = ~std::uint64_t{0} << 11;
-  Weight left = mul_high(bits & kUpper53, support.total);
+  Weight left = drawn_weight(bits, support.total);
   std::size_t i = 0;
   if (!support.whole_row) {
     for (Weight w; left >= (w = weight_of(candidates.e[i])); ++i) left -= w;
@@ -216,11 +213,36 @@ void Sampler::top(std::span<const float> logits, std::int64_t k, std::int64_t ro
   for (auto& t : out) t.logprob = to_logprob(t.logprob, raw, log_sum);
 }
 
-float Sampler::logprob(std::span<const float> logits, TokenId token, std::int64_t row) {
-  if (token < 0 || token >= std::ssize(logits)) {
-    throw Error(ErrorCode::usage, "token",
-                fmt::format("{} is outside the vocabulary of {} tokens", token, logits.size()));
+void Sampler::group_topk(std::span<const float> logits, std::span<const double> cumulative, std::int64_t k,
+                         std::int64_t first_row, std::vector<Continuation>& out) {
+  checked_count(k, "k");
+  out.clear();
+  if (cumulative.empty()) return;
+  if (logits.size() % cumulative.size() != 0) {
+    throw Error(ErrorCode::usage, "logits",
+                fmt::format("{} of them are not {} rows of one length", logits.size(), cumulative.size()));
   }
+  const std::size_t vocab_size = logits.size() / cumulative.size();
+  const auto better = [](const Continuation& a, const Continuation& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return a.row != b.row ? a.row < b.row : a.token < b.token;
+  };
+  auto& top = scratch_->row_top;
+  for (std::size_t r = 0; r < cumulative.size(); ++r) {
+    if (std::isnan(cumulative[r])) throw Error(ErrorCode::usage, "cumulative", fmt::format("that of row {} is nan", r));
+    this->top(logits.subspan(r * vocab_size, vocab_size), k, first_row + static_cast<std::int64_t>(r), top);
+    for (const TokenLogprob& t : top) {
+      const double score = cumulative[r] + static_cast<double>(t.logprob);
+      if (score > kMasked) out.push_back({score, static_cast<std::int64_t>(r), t.id, t.logprob});
+    }
+    const auto n_kept = std::min<std::int64_t>(k, std::ssize(out));
+    std::partial_sort(out.begin(), out.begin() + n_kept, out.end(), better);
+    out.resize(static_cast<std::size_t>(n_kept));
+  }
+}
+
+float Sampler::logprob(std::span<const float> logits, TokenId token, std::int64_t row) {
+  if (token < 0 || token >= std::ssize(logits)) throw target_error(token, std::ssize(logits));
   const Row raw = scratch_->scan(logits, row);
   return to_logprob(logits[token], raw, scratch_->log_sum(raw));
 }

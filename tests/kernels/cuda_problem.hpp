@@ -1,9 +1,8 @@
 // For GPU tests of kernels: arrays on the device, and one attention problem given to either CUDA kernel.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
+#include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 #include <span>
 #include <vector>
@@ -20,7 +19,7 @@ class DeviceArray {
  public:
   // All bits set: NaN in every floating-point type, so that what no kernel wrote shows.
   explicit DeviceArray(std::int64_t n) : n_(n) {
-    check(cudaMalloc(&data_, bytes()), "cudaMalloc");
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), bytes()), "cudaMalloc");
     check(cudaMemset(data_, 0xff, bytes()), "cudaMemset");
   }
   explicit DeviceArray(std::span<const T> values) : DeviceArray(std::ssize(values)) {
@@ -71,8 +70,8 @@ struct Result {
 };
 
 inline Problem problem_of(const Forest& f, const Calls& calls) {
-  Problem p{f.q,     f.positions, f.shape.n_heads_q, f.shape.n_heads_kv, f.shape.head_dim,
-            f.n_slots, f.shape.type, f.kv,          calls,              f.scale()};
+  Problem p{f.q,  f.positions, f.shape.n_heads_q, f.shape.n_heads_kv, f.shape.head_dim, f.n_slots, f.shape.type,
+            f.kv, calls,       f.scale()};
   return p;
 }
 
@@ -84,10 +83,10 @@ inline Forest rounded_forest(const Forest::Shape& shape, std::mt19937& rng) {
 }
 
 // The problem's arrays on the device, and the kernels on them. Outputs and scratch memory are poisoned before each run.
-class OnDevice {
+class ProblemOnDevice {
  public:
   // `p` must outlive this. kv: device memory with the problem's keys and values; null: a copy of p.kv.
-  explicit OnDevice(const Problem& p, std::byte* kv = nullptr)
+  explicit ProblemOnDevice(const Problem& p, std::byte* kv = nullptr)
       : p_(p),
         q_(to_bf16(p.q)),
         own_kv_(kv == nullptr ? std::span<const std::byte>(p.kv) : std::span<const std::byte>()),

@@ -154,6 +154,17 @@ class Forest {
     return to_float(reinterpret_cast<const f16*>(kv.data())[j]);
   }
 
+  // Slots of path positions [begin, end) of a path through node i.
+  std::vector<std::int64_t> path_slots(std::int64_t i, std::int64_t begin, std::int64_t end) const {
+    std::vector<std::int64_t> slots;
+    if (i < 0 || begin >= end) return slots;
+    const Node& n = nodes[at(i)];
+    slots = path_slots(n.parent, begin, std::min(end, n.begin));
+    for (std::int64_t p = std::max(begin, n.begin); p < std::min(end, n.end); ++p)
+      slots.push_back(n.slots[at(p - n.begin)]);
+    return slots;
+  }
+
   Shape shape;
   std::vector<Node> nodes;
   std::vector<std::int64_t> order;  // depth-first
@@ -228,17 +239,6 @@ class Forest {
       if (shape.type == DType::bf16) reinterpret_cast<bf16*>(kv.data())[i] = to_bf16(x);
       if (shape.type == DType::f16) reinterpret_cast<f16*>(kv.data())[i] = to_f16(x);
     }
-  }
-
-  // Slots of path positions [begin, end) of a path through node i.
-  std::vector<std::int64_t> path_slots(std::int64_t i, std::int64_t begin, std::int64_t end) const {
-    std::vector<std::int64_t> slots;
-    if (i < 0 || begin >= end) return slots;
-    const Node& n = nodes[at(i)];
-    slots = path_slots(n.parent, begin, std::min(end, n.begin));
-    for (std::int64_t p = std::max(begin, n.begin); p < std::min(end, n.end); ++p)
-      slots.push_back(n.slots[at(p - n.begin)]);
-    return slots;
   }
 
   void add_call(Calls& c, std::int64_t i, std::int64_t begin, std::int64_t end, std::int64_t row_begin,

@@ -83,7 +83,7 @@ void check_shape(const Forest::Shape& shape, std::uint32_t seed) {
   const auto right = f.oracle();
   const Problem node = problem_of(f, f.by_node()), tile = problem_of(f, f.by_tile(rng)),
                 tile_again = problem_of(f, f.by_tile(rng)), row = problem_of(f, f.by_row());
-  const OnDevice by_node(node), by_tile(tile), by_tile_again(tile_again), by_row(row);
+  const ProblemOnDevice by_node(node), by_tile(tile), by_tile_again(tile_again), by_row(row);
   check_result("generic", by_node.generic(), f, right, false);
   CHECK(same_bits(by_node.generic(), by_row.generic()));  // key after key, whatever the calls
   if (!supports({shape.n_heads_q, shape.n_heads_kv, shape.head_dim, shape.type})) return;
@@ -137,7 +137,7 @@ float kv_element(const Problem& p, std::int64_t which, std::int64_t head, std::i
 // Every kernel and mode that takes the problem.
 template <class Check>
 void for_each_kernel(const Problem& p, const Check& check_one) {
-  const OnDevice device(p);
+  const ProblemOnDevice device(p);
   {
     INFO("generic");
     check_one(device.generic());
@@ -168,12 +168,13 @@ TEST_CASE("CUDA attention equals the double-precision path softmax: each head di
 TEST_CASE("CUDA attention: groups of 1 to 16 heads and beyond, odd head dims, moving maxima") {
   std::uint32_t seed = 200;
   for (const std::int64_t group : {1, 2, 3, 5, 8, 16, 71}) {
-    check_shape({.n_nodes = 40, .longest_node = 60, .n_heads_q = group, .n_heads_kv = 1, .head_dim = 64,
-                 .type = DType::bf16}, ++seed);
+    check_shape(
+        {.n_nodes = 40, .longest_node = 60, .n_heads_q = group, .n_heads_kv = 1, .head_dim = 64, .type = DType::bf16},
+        ++seed);
   }
   for (const std::int64_t d : {1, 8, 17, 25, 200}) {
-    check_shape({.n_nodes = 20, .longest_node = 40, .n_heads_q = 4, .n_heads_kv = 2, .head_dim = d,
-                 .type = DType::f16}, ++seed);
+    check_shape({.n_nodes = 20, .longest_node = 40, .n_heads_q = 4, .n_heads_kv = 2, .head_dim = d, .type = DType::f16},
+                ++seed);
   }
   check_shape({.n_nodes = 20, .longest_node = 300, .head_dim = 128, .type = DType::bf16, .deviation = 4.0F}, ++seed);
   check_shape({.n_nodes = 20, .longest_node = 300, .head_dim = 128, .type = DType::f16, .deviation = 30.0F}, ++seed);
@@ -181,10 +182,10 @@ TEST_CASE("CUDA attention: groups of 1 to 16 heads and beyond, odd head dims, mo
 
 TEST_CASE("CUDA attention: units of deterministic mode that many calls share") {
   // Short nodes below each other: a unit of 2,048 positions is a chain of calls, each of which goes on from a state.
-  check_shape({.n_nodes = 60, .longest_node = 400, .n_heads_q = 4, .n_heads_kv = 1, .head_dim = 128,
-               .type = DType::bf16}, 301);
-  check_shape({.n_nodes = 12, .longest_node = 3000, .n_heads_q = 2, .n_heads_kv = 2, .head_dim = 64,
-               .type = DType::f16}, 302);
+  check_shape(
+      {.n_nodes = 60, .longest_node = 400, .n_heads_q = 4, .n_heads_kv = 1, .head_dim = 128, .type = DType::bf16}, 301);
+  check_shape(
+      {.n_nodes = 12, .longest_node = 3000, .n_heads_q = 2, .n_heads_kv = 2, .head_dim = 64, .type = DType::f16}, 302);
 }
 
 TEST_CASE("BL-01 on CUDA: calls that see no key change nothing, bit for bit, and no call at all is the empty set") {
@@ -202,7 +203,7 @@ TEST_CASE("BL-01 on CUDA: calls that see no key change nothing, bit for bit, and
         mixed.calls.calls.insert(mixed.calls.calls.end(), {empty, later, call, later, empty});
       }
       none.calls = {};
-      const OnDevice on_plain(plain), on_mixed(mixed);
+      const ProblemOnDevice on_plain(plain), on_mixed(mixed);
       CHECK(same_bits(on_mixed.generic(), on_plain.generic()));
       if (type != DType::f32) {
         CHECK(same_bits(on_mixed.tiles(false, 1), on_plain.tiles(false, 1)));
@@ -231,16 +232,19 @@ TEST_CASE("BL-02 on CUDA: rows without visible keys are empty; zero-length entri
         for (std::int64_t i = 0; i < 64; ++i) {
           const float o = r.f32.o[at(h * 64 + i)];
           if (row < 2) CHECK(o == 0.0F);
-          if (row == 2) CHECK(o == kv_element(p, 1, h % 9 / 3, 5, i));  // one key: its value, exactly
+          // One key: its value, but for the rounding of exp2(score - maximum), one product of which is fused.
+          const float v = static_cast<float>(kv_element(p, 1, h % 9 / 3, 5, i));
+          if (row == 2) CHECK(std::fabs(o - v) <= 2e-6F * std::fabs(v));
         }
       }
     });
     // Queries per node [0, 1, 0, 1], keys per node [0, 3, 0, 5]; then with runs of zero slots inside and between.
-    Problem dense = small_problem(16, 9, 3, 64, type, {2, 4}, {{{1, 3}, {6, 5}}, {{0, 1, 3, 0, 0, 1}, {1, 2, 5, 0, 1, 2}}}, 3);
+    Problem dense =
+        small_problem(16, 9, 3, 64, type, {2, 4}, {{{1, 3}, {6, 5}}, {{0, 1, 3, 0, 0, 1}, {1, 2, 5, 0, 1, 2}}}, 3);
     Problem ragged = dense, holed = dense;
     ragged.calls.calls = {{0, 0, 0, 0, 0, 0}, {0, 1, 3, 0, 0, 1}, {1, 1, 0, 0, 1, 1}, {1, 2, 5, 0, 1, 2}};
     holed.calls = {{{1, 1}, {9, 0}, {2, 2}, {0, 0}, {6, 5}}, {{0, 3, 3, 0, 0, 1}, {3, 5, 5, 0, 1, 2}}};
-    const OnDevice on_dense(dense), on_ragged(ragged), on_holed(holed);
+    const ProblemOnDevice on_dense(dense), on_ragged(ragged), on_holed(holed);
     const Result right = on_dense.generic();
     CHECK(same_bits(on_ragged.generic(), right));
     CHECK(same_bits(on_holed.generic(), right));
@@ -265,7 +269,7 @@ TEST_CASE("BL-05 on CUDA: the keys of one branch do not reach the other") {
       auto* slots = reinterpret_cast<bf16*>(other.kv.data()) + head * 7 * d;
       for (std::int64_t i = 5 * d; i < 7 * d; ++i) slots[i] = banyan::to_bf16(3.0F * to_float(slots[i]) + 1.0F);
     }
-    const OnDevice first(p), second(other);
+    const ProblemOnDevice first(p), second(other);
     const auto n = at(2 * 4 * d);
     const auto check_branches = [&](const Result& a, const Result& b) {
       CHECK(std::memcmp(a.f32.o.data(), b.f32.o.data(), n * sizeof(float)) == 0);
@@ -334,10 +338,11 @@ TEST_CASE("BL-13 on CUDA: 70,000 rows in one call, and 70,000 leaves with a call
 TEST_CASE("CUDA attention: slots beyond element 2^31 of the pool") {
   // One head of 128 dims and 20,000,000 slots: K ends at element 2.56e9, V at 5.12e9. Only the last slots are set.
   constexpr std::int64_t n_slots = 20'000'000, d = 128, n_keys = 100;
-  const Problem near = small_problem(n_keys, 1, 1, d, DType::bf16, {99, 50}, {{{0, n_keys}}, {{0, 1, n_keys, 0, 0, 2}}}, 21);
+  const Problem near =
+      small_problem(n_keys, 1, 1, d, DType::bf16, {99, 50}, {{{0, n_keys}}, {{0, 1, n_keys, 0, 0, 2}}}, 21);
   bf16* far_kv = nullptr;
   const std::size_t n_bytes = 2 * n_slots * d * sizeof(bf16);
-  if (cudaMalloc(&far_kv, n_bytes) != cudaSuccess) {
+  if (cudaMalloc(reinterpret_cast<void**>(&far_kv), n_bytes) != cudaSuccess) {
     cudaGetLastError();
     MESSAGE("skipped: the device has no 10 GB free");
     return;
@@ -352,8 +357,8 @@ TEST_CASE("CUDA attention: slots beyond element 2^31 of the pool") {
   Problem far = near;
   far.n_slots = n_slots;
   far.calls.runs = {{n_slots - n_keys, n_keys}};
-  const OnDevice on_near(near);
-  const OnDevice on_far(far, reinterpret_cast<std::byte*>(far_kv));
+  const ProblemOnDevice on_near(near);
+  const ProblemOnDevice on_far(far, reinterpret_cast<std::byte*>(far_kv));
   CHECK(same_bits(on_far.generic(), on_near.generic()));
   CHECK(same_bits(on_far.tiles(false), on_near.tiles(false)));
   cudaFree(far_kv);
@@ -361,12 +366,13 @@ TEST_CASE("CUDA attention: slots beyond element 2^31 of the pool") {
 
 TEST_CASE("CUDA attention: a row with NaN queries harms itself alone") {
   std::mt19937 rng(9);
-  const Forest f = rounded_forest({.n_nodes = 10, .n_heads_q = 4, .n_heads_kv = 2, .head_dim = 64, .type = DType::bf16}, rng);
+  const Forest f =
+      rounded_forest({.n_nodes = 10, .n_heads_q = 4, .n_heads_kv = 2, .head_dim = 64, .type = DType::bf16}, rng);
   const Problem clean = problem_of(f, f.by_node());
   Problem bad = clean;
   const std::int64_t row = f.n_rows() / 2, width = 4 * 64;
   for (std::int64_t i = 0; i < width; ++i) bad.q[at(row * width + i)] = NAN;
-  const OnDevice on_clean(clean), on_bad(bad);
+  const ProblemOnDevice on_clean(clean), on_bad(bad);
   const auto check_rows = [&](const Result& right, const Result& got) {
     for (std::int64_t r = 0; r < f.n_rows(); ++r) {
       const float* a = right.f32.o.data() + r * width;

@@ -67,7 +67,8 @@ TEST_CASE("CUDA embed: the table's rows, exactly; gather: rows by index, plus de
     std::int64_t n_wrong = 0;
     for (std::int64_t i = 0; i < n_rows * dim; ++i) {
       const auto from = at(tokens[at(i / dim)] * dim + i % dim);
-      n_wrong += embedded[at(i)] != table[from] || rows[at(i)] != table[from] || sums[at(i)] != table[from] + delta[from];
+      n_wrong +=
+          embedded[at(i)] != table[from] || rows[at(i)] != table[from] || sums[at(i)] != table[from] + delta[from];
     }
     CHECK(n_wrong == 0);
   }
@@ -76,7 +77,8 @@ TEST_CASE("CUDA embed: the table's rows, exactly; gather: rows by index, plus de
 TEST_CASE("CUDA rms_norm: its definition, the CPU reference, with and without delta, each row by itself") {
   std::mt19937 rng(2);
   const auto cpu = make_reference_backend();
-  for (const auto& [n_rows, dim] : {std::pair<std::int64_t, std::int64_t>{70'000, 16}, {37, 576}, {5, 5120}, {9, 8192}, {3, 16'384}}) {
+  for (const auto& [n_rows, dim] :
+       {std::pair<std::int64_t, std::int64_t>{70'000, 16}, {37, 576}, {5, 5120}, {9, 8192}, {3, 16'384}}) {
     const auto x = random_floats(n_rows * dim, rng, 3.0F), w = random_floats(dim, rng);
     const auto delta = bf16_floats(n_rows * dim, rng);
     const DeviceArray<float> on_x(x), on_w(w), on_sum(x);
@@ -96,7 +98,8 @@ TEST_CASE("CUDA rms_norm: its definition, the CPU reference, with and without de
         double squares = 0;
         for (std::int64_t i = 0; i < dim; ++i) squares += double{in[at(r * dim + i)]} * double{in[at(r * dim + i)]};
         const double root = std::sqrt(squares / static_cast<double>(dim) + 1e-5);
-        for (std::int64_t i = 0; i < dim; ++i) worst.take(out[at(r * dim + i)], in[at(r * dim + i)] / root * double{w[at(i)]});
+        for (std::int64_t i = 0; i < dim; ++i)
+          worst.take(out[at(r * dim + i)], in[at(r * dim + i)] / root * double{w[at(i)]});
       }
     };
     compare(x, got, plain);
@@ -159,7 +162,8 @@ void check_rope(const RopeCase& c, std::mt19937& rng) {
   const auto q_norm = random_floats(d, rng), k_norm = random_floats(d, rng);
   std::vector<float> inv_freq;
   for (std::int64_t i = 0; i < c.n_rotary / 2; ++i) {
-    inv_freq.push_back(static_cast<float>(std::pow(10'000.0, -2.0 * static_cast<double>(i) / static_cast<double>(c.n_rotary))));
+    inv_freq.push_back(
+        static_cast<float>(std::pow(10'000.0, -2.0 * static_cast<double>(i) / static_cast<double>(c.n_rotary))));
   }
   std::vector<std::int32_t> positions;
   std::vector<std::int64_t> slots;
@@ -172,10 +176,18 @@ void check_rope(const RopeCase& c, std::mt19937& rng) {
   const DeviceArray<std::int64_t> on_slots(slots);
   const DeviceArray<float> on_freq(inv_freq), on_q_norm(q_norm), on_k_norm(k_norm);
   const DeviceArray<std::byte> kv(dtype_bytes(c.type, 2 * c.n_heads_kv * n_slots * d));
-  rope_kv({.qkv = on_qkv.data(), .q = on_q.data(), .positions = on_positions.data(), .kv_slots = on_slots.data(),
-           .inv_freq = on_freq.data(), .n_rotary = c.n_rotary, .magnitude = magnitude,
-           .q_norm = c.q_norm ? on_q_norm.data() : nullptr, .k_norm = c.k_norm ? on_k_norm.data() : nullptr,
-           .norm_eps = 1e-6F, .n_rows = c.n_rows, .n_heads_q = c.n_heads_q,
+  rope_kv({.qkv = on_qkv.data(),
+           .q = on_q.data(),
+           .positions = on_positions.data(),
+           .kv_slots = on_slots.data(),
+           .inv_freq = on_freq.data(),
+           .n_rotary = c.n_rotary,
+           .magnitude = magnitude,
+           .q_norm = c.q_norm ? on_q_norm.data() : nullptr,
+           .k_norm = c.k_norm ? on_k_norm.data() : nullptr,
+           .norm_eps = 1e-6F,
+           .n_rows = c.n_rows,
+           .n_heads_q = c.n_heads_q,
            .kv = {kv.data(), c.type, n_slots, c.n_heads_kv, d}},
           nullptr);
   const auto q = to_floats(on_q.download());
@@ -261,13 +273,20 @@ TEST_CASE("CUDA rope_kv equals the CPU reference near position 0") {
   }
   const auto cpu = make_reference_backend();
   cpu->begin_step({.n_rows = n_rows, .positions = positions, .kv_slots = slots});
-  cpu->rope_kv({qkv.data(), q.data(), inv_freq.data(), 1.0F, n_heads_q, {kv.data(), DType::f32, n_slots, n_heads_kv, d}});
+  cpu->rope_kv(
+      {qkv.data(), q.data(), inv_freq.data(), 1.0F, n_heads_q, {kv.data(), DType::f32, n_slots, n_heads_kv, d}});
   const DeviceArray<bf16> on_qkv(to_bf16(qkv)), on_q(n_rows * n_heads_q * d);
   const DeviceArray<std::int32_t> on_positions(positions);
   const DeviceArray<std::int64_t> on_slots(slots);
   const DeviceArray<float> on_freq(inv_freq), on_kv(std::vector<float>(kv.size(), 0.0F));
-  rope_kv({.qkv = on_qkv.data(), .q = on_q.data(), .positions = on_positions.data(), .kv_slots = on_slots.data(),
-           .inv_freq = on_freq.data(), .n_rotary = d, .n_rows = n_rows, .n_heads_q = n_heads_q,
+  rope_kv({.qkv = on_qkv.data(),
+           .q = on_q.data(),
+           .positions = on_positions.data(),
+           .kv_slots = on_slots.data(),
+           .inv_freq = on_freq.data(),
+           .n_rotary = d,
+           .n_rows = n_rows,
+           .n_heads_q = n_heads_q,
            .kv = {on_kv.data(), DType::f32, n_slots, n_heads_kv, d}},
           nullptr);
   const auto got_q = to_floats(on_q.download()), got_kv = on_kv.download();
@@ -284,7 +303,8 @@ TEST_CASE("CUDA row kernels: elements beyond 2^31") {
   const std::int64_t n_rows = 270'000, dim = 8192;
   float* x = nullptr;
   bf16* y = nullptr;
-  const bool fits = cudaMalloc(&x, at(n_rows * dim) * 4) == cudaSuccess && cudaMalloc(&y, at(n_rows * dim) * 2) == cudaSuccess;
+  const bool fits = cudaMalloc(reinterpret_cast<void**>(&x), at(n_rows * dim) * 4) == cudaSuccess &&
+                    cudaMalloc(reinterpret_cast<void**>(&y), at(n_rows * dim) * 2) == cudaSuccess;
   if (fits) {
     std::mt19937 rng(7);
     const auto row = bf16_floats(dim, rng);
@@ -319,7 +339,8 @@ TEST_CASE("CUDA row kernels: elements beyond 2^31") {
 }
 
 TEST_CASE("CUDA row kernels refuse by name what they do not do") {
-  CHECK_THROWS_WITH_AS(rms_norm(nullptr, nullptr, nullptr, 1, 12, 0.0F, nullptr), doctest::Contains("12 elements"), Error);
+  CHECK_THROWS_WITH_AS(rms_norm(nullptr, nullptr, nullptr, 1, 12, 0.0F, nullptr), doctest::Contains("12 elements"),
+                       Error);
   CHECK_THROWS_WITH_AS(silu_mul(nullptr, nullptr, 1, 4, nullptr), doctest::Contains("multiple of 8"), Error);
   RopeKv a;
   a.kv.head_dim = 258;

@@ -68,8 +68,8 @@ class CheckLayers(unittest.TestCase):
         for include in ("<Random123/philox.h>", "<fmt/format.h>", "<nlohmann/json.hpp>", "<cuda_runtime.h>", "<boost/any.hpp>"):
             self.assert_rejected("include/banyan/types.hpp", include, "alone")
         self.assert_accepted("include/banyan/graph.hpp", "<boost/graph/graph_concepts.hpp>")
-        self.assert_accepted("src/sampler/random.cpp", "<Random123/philox.h>")
-        self.assert_rejected("src/model/weights.cpp", "<Random123/philox.h>", "src/sampler/")
+        self.assert_accepted("kernels/sample_random.hpp", "<Random123/philox.h>")
+        self.assert_rejected("src/model/weights.cpp", "<Random123/philox.h>", "kernels/")
         self.assert_rejected("kernels/cuda/step.cu", "<fmt/format.h>", "CUDA")
         self.assert_rejected("src/engine/session.cpp", "<cublas_v2.h>", "kernels/cuda/")
 
