@@ -1,7 +1,7 @@
 // What the tests of hostile files share: damage to bytes, and the promises that every reader keeps for a damaged file.
 //
 // A reader either takes the file or throws banyan::Error: nothing else escapes, no sanitizer complains, memory grows by
-// no more than kMostGrowth, and the error names the file.
+// no more than kMostGrowth, and the error names a file of the case's directory.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ constexpr std::size_t kMostGrowth = std::size_t{64} << 20;  // bytes
 constexpr int kMutations = 10'000;
 
 struct HostileCase {
-  std::string name;          // of the file, as errors must have it: "model.gguf"
+  std::string name;          // of the file: "model.gguf"
   std::string directory;     // where it is written; made where it is absent. A test may have put other files there
   std::string bytes;         // the good file
   std::size_t n_header = 0;  // three of four mutations hit these first bytes; 0: anywhere
