@@ -20,7 +20,7 @@
 namespace banyan::kernels::cuda {
 
 // A tile kernel's shape. What the numbers rest on, for 128 dims on an H200:
-//   narrow   one warp; parts of 16 keys, so that eleven blocks of 17 KiB run: while one waits for its first keys or
+//   narrow   one warp; parts of 16 keys, so that a dozen blocks of 17 KiB run: while one waits for its first keys or
 //            computes, the others' copies are under way. 4.3 TB/s need about 30 KiB in flight per multiprocessor.
 //   wide     32 rows per warp, because reading a tile of keys and values from shared memory takes 256 cycles whatever
 //            its rows, and products 410 for 32 rows at the rate of mma.sync, but 205 for 16. 104 KiB: two blocks fit.
@@ -60,8 +60,8 @@ struct Tile {
 
 constexpr unsigned kAllLanes = 0xffffffffU;
 
-// The keys and values of an item on their way into shared memory. Uniform in the warp but for slot_bytes_, which has
-// for lane l the place of key l % kKeysPerWarp of the warp's share.
+// The keys and values of an item on their way into shared memory. Uniform in the warp but for slot_bytes_: the keys
+// of a part, or of a group of parts, that the warp copies have a lane each that knows their place.
 template <class S>
 class KeyStream {
  public:
@@ -77,10 +77,12 @@ class KeyStream {
   // Starts copying the next part: of [0, 2 kParts) of a tile, in order. A constant wherever this is called.
   __device__ __forceinline__ void start(int part) {
     if (n_left_ > 0) {
-      const int i = part % S::kParts;
-      if (part < S::kParts)
-        slot_bytes_[i] = place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % S::kKeysPerWarp);
-      copy(part < S::kParts ? keys_ : values_, slot_bytes_[i]);
+      const int i = part % S::kParts, group = i / kGroup;
+      if (part < S::kParts && i % kGroup == 0) {
+        slot_bytes_[group] =
+            place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % (kGroup * S::kKeysPerWarp));
+      }
+      copy(part < S::kParts ? keys_ : values_, slot_bytes_[group], i % kGroup * S::kKeysPerWarp);
       if (part == 2 * S::kParts - 1) next_tile();
     }
     commit_copies();
@@ -89,6 +91,7 @@ class KeyStream {
 
  private:
   static constexpr int kSlotBytes = S::kHeadDim * 2;
+  static constexpr int kGroup = S::kWarps == 1 ? 32 / S::kKeysPerWarp : 1;  // parts whose keys the lanes of a warp hold
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % 32); }
   static __device__ __forceinline__ int warp() { return S::kWarps == 1 ? 0 : static_cast<int>(threadIdx.x / 32); }
 
@@ -102,12 +105,12 @@ class KeyStream {
     return (run->first + rest) * kSlotBytes;
   }
 
-  __device__ __forceinline__ void copy(const char* base, std::int64_t slot_bytes) const {
+  __device__ __forceinline__ void copy(const char* base, std::int64_t slot_bytes, int first_lane) const {
     const std::uint32_t dst = ring_ + stage_ * S::kStageBytes + warp() * S::kKeysPerWarp * S::kRowBytes;
 #pragma unroll
     for (int j = 0; j < S::kKeysPerWarp * S::kVectors / 32; ++j) {
       const int i = j * 32 + lane(), key = i / S::kVectors, vector = i % S::kVectors;
-      const std::int64_t place = __shfl_sync(kAllLanes, slot_bytes, key);
+      const std::int64_t place = __shfl_sync(kAllLanes, slot_bytes, first_lane + key);
       const bool valid = place >= 0;
       copy_async(dst + key * S::kRowBytes + vector * 16, base + (valid ? place : 0) + vector * 16, valid);
     }
@@ -124,10 +127,10 @@ class KeyStream {
     }
   }
 
-  const SlotRun* run_;                  // the one with the tile's first key
-  const char *keys_, *values_;          // of the KV head
-  std::int64_t slot_, n_left_in_run_;   // from the tile's first key on
-  std::int64_t slot_bytes_[S::kParts];  // of this lane's keys, in bytes from the first slot
+  const SlotRun* run_;                           // the one with the tile's first key
+  const char *keys_, *values_;                   // of the KV head
+  std::int64_t slot_, n_left_in_run_;            // from the tile's first key on
+  std::int64_t slot_bytes_[S::kParts / kGroup];  // of this lane's keys, in bytes from the first slot
   std::uint32_t ring_;
   int n_left_;  // keys from the tile's first on
   int stage_ = 0;
@@ -506,7 +509,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
     if (ticket >= n_tickets) break;
     if (threadIdx.x == 0) drawn = atomicAdd(p.ticket, 1U);  // the next one, while this one is computed
     const std::uint32_t index = ticket / static_cast<std::uint32_t>(p.n_heads_kv);
-    const WorkItem item = p.work.items[range.begin + static_cast<int>(index)];
+    const WorkItem& item = p.work.items[range.begin + static_cast<int>(index)];
     compute_item<S>(p, item, static_cast<int>(ticket - index * static_cast<std::uint32_t>(p.n_heads_kv)), shared);
   }
   // Every block draws in vain once. The one that does so last leaves the counter as it was.

@@ -33,7 +33,7 @@ struct KindCost {
   // Shorter pieces only make more partials to merge.
   std::int64_t fewest_keys;
 };
-constexpr std::array<KindCost, kTileKinds> kKindCosts{{{11, 64, 256}, {3, 128, 512}, {2, 192, 512}}};
+constexpr std::array<KindCost, kTileKinds> kKindCosts{{{12, 64, 64}, {3, 128, 128}, {2, 192, 256}}};
 
 // Lengths are sorted by classes of some 20 %: tiles up to 16, then four classes per power of two.
 constexpr std::int32_t kLengthClasses = 128;
@@ -85,7 +85,9 @@ WorkItems::PieceLengths WorkItems::piece_lengths() const {
     const std::int64_t n_packed = (call.row_end - call.row_begin) * group_;
     if (n_packed <= 0) continue;
     const auto kind = static_cast<std::size_t>(tile_kind(n_packed));
-    n_keys[kind] += static_cast<double>(ceil_div(n_packed, kTileRows[kind]) * call.n_keys);
+    // As far as the last row sees: calls of no visible key change nothing, not even the pieces of others.
+    const std::int64_t n_seen = n_visible(call, static_cast<std::int32_t>(call.row_end) - 1);
+    n_keys[kind] += static_cast<double>(ceil_div(n_packed, kTileRows[kind]) * n_seen);
   }
   PieceLengths lengths{};
   for (std::size_t kind = 0; kind < kTileKinds; ++kind) {
