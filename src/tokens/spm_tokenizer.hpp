@@ -1,8 +1,8 @@
 // sentencepiece vocabularies (BPE over characters), by score or by a list of merges. Immutable after construction.
 //
 // Ids are those of the sentencepiece library (tests compare the two). It needs 1.8 s for a megabyte of prose on an AMD
-// EPYC core, most of it in one queue over the whole text, whose pairs it looks up by their text; this needs 0.03 s: pairs
-// are numbers in a table, and words are merged one by one where no piece crosses their border.
+// EPYC core, most of it in one queue over the whole text, whose pairs it looks up by their text; this needs 0.03 s:
+// pairs are numbers in a table, and words are merged one by one where no piece crosses their border.
 #pragma once
 
 #include <memory>
