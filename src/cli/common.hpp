@@ -46,6 +46,7 @@ struct ModelFlags {
 struct SampleFlags {
   std::int64_t n = 1, max_tokens = -1, seed = -1;
   std::vector<std::string> stop;
+  std::vector<std::int64_t> eos_ids;
   SamplerOptions sampler;
   bool ignore_eos = false;
 

@@ -41,7 +41,6 @@ EXTERNAL = {
     "cublas": ["kernels/cuda/"],
     "pcre2": ["src/tokens/"],
     "utf8proc": ["src/tokens/"],
-    "sentencepiece": ["src/tokens/"],
     "Random123": ["kernels/"],
     "zlib": ["search/"],
 }  # fmt: skip
