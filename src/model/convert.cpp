@@ -13,6 +13,7 @@
 #include "banyan/read_file.hpp"
 #include "base/json.hpp"
 #include "model/gguf_writer.hpp"
+#include "model/model_tensors.hpp"
 #include "model/safetensors_writer.hpp"
 #include "model/tensor_copy.hpp"
 #include "model/write_model.hpp"
@@ -72,48 +73,50 @@ class Output {
 
 using Part = std::string_view TensorNames::*;
 constexpr Part kWholeParts[] = {&TensorNames::embed, &TensorNames::final_norm, &TensorNames::head};
-constexpr Part kLayerParts[] = {&TensorNames::attn_norm, &TensorNames::q,        &TensorNames::k,
-                                &TensorNames::v,         &TensorNames::q_norm,   &TensorNames::k_norm,
-                                &TensorNames::qkv,       &TensorNames::attn_out, &TensorNames::ffn_norm,
-                                &TensorNames::gate,      &TensorNames::up,       &TensorNames::gate_up,
-                                &TensorNames::down};
-
-// "….q_proj.weight" is {"….q_proj", ".weight"}.
-std::pair<std::string_view, std::string_view> split_kind(std::string_view name) {
-  const auto dot = std::min(name.rfind('.'), name.size());
-  return {name.substr(0, dot), name.substr(dot)};
-}
+constexpr Part kLayerParts[] = {&TensorNames::attn_norm, &TensorNames::q_norm,   &TensorNames::k_norm,
+                                &TensorNames::attn_out,  &TensorNames::ffn_norm, &TensorNames::down};
+constexpr Part kSplitParts[] = {&TensorNames::q, &TensorNames::k, &TensorNames::v, &TensorNames::gate,
+                                &TensorNames::up};
+constexpr Part kFusedParts[] = {&TensorNames::qkv, &TensorNames::gate_up};
 
 // The name that a tensor has in the other form; empty for one that the other form has no tensor for.
-std::string translated(std::string_view full_name, const TensorNames& from, const TensorNames& to) {
-  auto [name, kind] = split_kind(full_name);
-  if (kind != ".weight" && kind != ".bias") return {};
+std::string translated(std::string_view name, const TensorNames& from, const TensorNames& to, bool fused) {
+  const auto dot = name.rfind('.');
+  if (dot == std::string_view::npos) return {};
+  const std::string ending(name.substr(dot));  // ".weight", ".bias"
+  name = name.substr(0, dot);
   for (const Part part : kWholeParts) {
-    if (name == from.*part && !(to.*part).empty()) return fmt::format("{}{}", to.*part, kind);
+    if (name == from.*part) return std::string(to.*part) + ending;
   }
   if (!name.starts_with(from.layers)) return {};
   name.remove_prefix(from.layers.size());
   const auto end = name.find('.');
   if (end == std::string_view::npos) return {};
-  for (const Part part : kLayerParts) {
-    if (name.substr(end + 1) == from.*part && !(to.*part).empty()) {
-      return fmt::format("{}{}.{}{}", to.layers, name.substr(0, end), to.*part, kind);
+  const std::string layer = std::string(to.layers) + std::string(name.substr(0, end + 1));
+  name.remove_prefix(end + 1);
+  const auto find = [&](std::span<const Part> parts) -> std::string {
+    for (const Part part : parts) {
+      if (name == from.*part) return layer + std::string(to.*part) + ending;
     }
-  }
-  return {};
+    return {};
+  };
+  std::string found = find(kLayerParts);
+  if (found.empty()) found = fused ? find(kFusedParts) : find(kSplitParts);
+  return found;
 }
 
 // Rows of q and k heads: pair i of a head in rows i and i + half (Hugging Face), or 2i and 2i + 1 (GGUF of some
 // families). The order of a copy into the other form.
-RowOrder head_order(const Checkpoint& source, std::string_view full_name) {
-  const std::string_view name = split_kind(full_name).first;
-  if (!source.spec.family->gguf_interleaved) return {};
-  if (!name.ends_with(source.names->q) && !name.ends_with(source.names->k)) return {};
+RowOrder head_order(const Checkpoint& source, std::string_view name) {
+  const TensorNames& names = *source.names;
+  const bool q_or_k = name.find(fmt::format(".{}.", names.q)) != std::string_view::npos ||
+                      name.find(fmt::format(".{}.", names.k)) != std::string_view::npos;
+  if (!source.spec.family->gguf_interleaved || !q_or_k) return {};
   const std::int64_t head_dim = source.spec.config.head_dim, half = head_dim / 2;
-  if (std::holds_alternative<std::unique_ptr<GgufFile>>(source.files)) {
-    return [=](std::int64_t row) { return row - row % head_dim + row % head_dim % half * 2 + row % head_dim / half; };
+  if (source.format == kHfFormat) {
+    return [=](std::int64_t row) { return row - row % head_dim + row % head_dim / 2 + row % 2 * half; };
   }
-  return [=](std::int64_t row) { return row - row % head_dim + row % head_dim / 2 + row % 2 * half; };
+  return [=](std::int64_t row) { return row - row % head_dim + row % head_dim % half * 2 + row % head_dim / half; };
 }
 
 // --- writing -------------------------------------------------------------------------------------------------------
@@ -148,15 +151,14 @@ class Converter {
   }
 
  private:
-  bool changes_form() const { return to_gguf_ != (std::holds_alternative<std::unique_ptr<GgufFile>>(source_.files)); }
+  bool changes_form() const { return to_gguf_ != (source_.format == kGgufFormat); }
 
   void add_item(const std::string& name, const Tensor& tensor) {
     Item item{.name = name, .source = &tensor, .type = wanted_type(tensor)};
     if (changes_form()) {
       const TensorNames& to = to_gguf_ ? kGgufNames : kHfNames;
-      item.name = translated(name, *source_.names, to);
-      if (item.name.empty() && name.ends_with(".rotary_emb.inv_freq")) return;  // computed from the configuration
-      if (item.name.empty()) throw Error(ErrorCode::unsupported, tensor.where, "has no name in the other form of file");
+      item.name = translated(name, *source_.names, to, source_.spec.family->fused);
+      if (item.name.empty()) return;  // what is computed from the configuration
       item.order = head_order(source_, name);
     }
     item.bytes = tensor_bytes(item.type, tensor.shape, tensor.where);
@@ -186,9 +188,19 @@ class Converter {
   void write_gguf(const std::string& path) {
     GgufWriter writer;
     add_metadata(writer);
+    const std::vector<float> divisors = changes_form() ? gguf_rope_divisors(source_.spec.rope) : std::vector<float>();
+    const auto divisor_bytes = std::as_bytes(std::span(divisors));
+    if (!divisors.empty()) {
+      writer.list_tensor(std::string(kGgufRopeFreqs) + ".weight", DType::f32, {std::ssize(divisors)},
+                         std::ssize(divisor_bytes));
+    }
     for (const Item& item : items_) writer.list_tensor(item.name, item.type, item.source->shape, item.bytes);
     Output out(path);
     out.write(writer.header());
+    if (!divisors.empty()) {
+      out.write(divisor_bytes);
+      out.write(GgufWriter::padding(std::ssize(divisor_bytes)));
+    }
     for (const Item& item : items_) {
       copy(item, out);
       out.write(GgufWriter::padding(item.bytes));
@@ -301,22 +313,24 @@ class Comparison {
   }
 
   void check_config() const {
-    const ModelConfig &x = source_.spec.config, &y = result_.spec.config;
+    const ModelSpec &a = source_.spec, &b = result_.spec;
+    const ModelConfig &x = a.config, &y = b.config;
+    // One form may have one name for two families.
+    same(a.family->gguf == b.family->gguf, "the architecture");
     same(x.n_layers == y.n_layers && x.n_heads_q == y.n_heads_q && x.n_heads_kv == y.n_heads_kv &&
              x.head_dim == y.head_dim && x.hidden_size == y.hidden_size && x.intermediate_size == y.intermediate_size &&
              x.vocab_size == y.vocab_size && x.max_positions == y.max_positions,
          "a size of the configuration");
     same(x.rms_eps == y.rms_eps, "the norm's epsilon");
-    same(x.tied_embeddings == y.tied_embeddings, "the kind of head");
-    same(source_.spec.family == result_.spec.family && x.reward_head == y.reward_head, "the architecture");
-    Rope rope = result_.spec.rope;
-    const double theta = source_.spec.rope.theta;
-    same(std::fabs(theta - rope.theta) <= 1e-7 * theta, "rope's theta");  // f32 in a GGUF
-    rope.theta = theta;
-    same(source_.spec.rope == rope && source_.spec.layer_has_rope == result_.spec.layer_has_rope, "its kind of rope");
-    same(source_.spec.qkv_bias == result_.spec.qkv_bias && source_.spec.attn_out_bias == result_.spec.attn_out_bias &&
-             source_.spec.mlp_bias == result_.spec.mlp_bias,
-         "which products have biases");
+    same(x.tied_embeddings == y.tied_embeddings && x.reward_head == y.reward_head, "the kind of head");
+    same(a.qkv_bias == b.qkv_bias && a.attn_out_bias == b.attn_out_bias && a.mlp_bias == b.mlp_bias, "biases");
+    same(a.layer_has_rope == b.layer_has_rope, "the layers without rope");
+    const auto f = rope_inv_freq(a.rope), g = rope_inv_freq(b.rope);
+    // Llama 3.1's scaled frequencies go through a quotient in f32, and other numbers are f32 in one of the forms.
+    const auto close = [](double p, double q) { return std::fabs(p - q) <= 1e-6 * std::fabs(p); };
+    same(a.rope.n_dims == b.rope.n_dims && std::equal(f.begin(), f.end(), g.begin(), g.end(), close) &&
+             close(a.rope.magnitude, b.rope.magnitude),
+         "rope's parameters");
   }
 
   void check_tokenizer() const {
@@ -360,9 +374,11 @@ ConvertReport convert(const std::string& source, const std::string& destination,
   }
   try {
     const Checkpoint checkpoint = open_checkpoint(source);
+    find_model_tensors(checkpoint);  // all are there, in the shapes that the configuration says
     const Unfinished result(destination);
     ConvertReport report = Converter(checkpoint, to_gguf, options).write(result.part());
     const Checkpoint written = open_checkpoint(result.part());
+    find_model_tensors(written);
     Comparison(checkpoint, written).check();
     result.finish();
     return report;

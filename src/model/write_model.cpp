@@ -27,34 +27,64 @@ std::int32_t kind_number(TokenKind kind) {
   return static_cast<std::int32_t>(std::ranges::find(kKinds, kind) - kKinds.begin()) + 1;
 }
 
-// --- Hugging Face --------------------------------------------------------------------------------------------------
-
-// Null where there is nothing to say. What cannot be said is found out when the result is read back.
-Json rope_scaling_json(const Rope& rope) {
+void add_rope(GgufWriter& out, const Checkpoint& model, const std::string& prefix) {
+  const Rope& rope = model.spec.rope;
+  out.add_f32(prefix + "rope.freq_base", static_cast<float>(rope.theta));
+  out.add_u32(prefix + "rope.dimension_count", u32(rope.n_dims));
   switch (rope.type) {
-    case Rope::Type::linear: return {{"rope_type", "linear"}, {"factor", rope.factor}};
-    case Rope::Type::llama3:
-      return {{"rope_type", "llama3"},
-              {"factor", rope.factor},
-              {"low_freq_factor", rope.low_freq_factor},
-              {"high_freq_factor", rope.high_freq_factor},
-              {"original_max_position_embeddings", rope.original_positions}};
+    case Rope::Type::plain:
+    case Rope::Type::llama3: break;
+    case Rope::Type::linear: out.add_string(prefix + "rope.scaling.type", "linear"); break;
     case Rope::Type::yarn:
-      return {{"rope_type", "yarn"},
-              {"factor", rope.factor},
-              {"beta_fast", rope.beta_fast},
-              {"beta_slow", rope.beta_slow},
-              {"attention_factor", rope.magnitude},
-              {"original_max_position_embeddings", rope.original_positions}};
-    default: return nullptr;
+      out.add_string(prefix + "rope.scaling.type", "yarn");
+      out.add_u32(prefix + "rope.scaling.original_context_length", u32(rope.original_positions));
+      out.add_f32(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(rope.beta_fast));
+      out.add_f32(prefix + "rope.scaling.yarn_beta_slow", static_cast<float>(rope.beta_slow));
+      out.add_f32(prefix + "rope.scaling.yarn_attn_factor",
+                  static_cast<float>(rope.magnitude / yarn_magnitude(rope.factor)));
+      break;
+    case Rope::Type::longrope: throw no_words(model, "rope of type longrope");
+  }
+  if (rope.type == Rope::Type::linear || rope.type == Rope::Type::yarn) {
+    out.add_f32(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
   }
 }
 
+// --- Hugging Face --------------------------------------------------------------------------------------------------
+
+Json rope_scaling(const Checkpoint& model) {
+  const Rope& rope = model.spec.rope;
+  if (!rope.divisors.empty()) throw no_words(model, "a list of rope's frequency factors");
+  Json j = nullptr;
+  switch (rope.type) {
+    case Rope::Type::plain: break;
+    case Rope::Type::linear: j = {{"rope_type", "linear"}, {"factor", rope.factor}}; break;
+    case Rope::Type::llama3:
+      j = {{"rope_type", "llama3"},
+           {"factor", rope.factor},
+           {"low_freq_factor", rope.low_freq_factor},
+           {"high_freq_factor", rope.high_freq_factor},
+           {"original_max_position_embeddings", rope.original_positions}};
+      break;
+    case Rope::Type::yarn:
+      j = {{"rope_type", "yarn"},
+           {"factor", rope.factor},
+           {"beta_fast", rope.beta_fast},
+           {"beta_slow", rope.beta_slow},
+           {"truncate", rope.truncate},
+           {"attention_factor", rope.magnitude},
+           {"original_max_position_embeddings", rope.original_positions}};
+      break;
+    case Rope::Type::longrope: throw no_words(model, "rope of type longrope");
+  }
+  return j;
+}
+
 Json config_json(const Checkpoint& model, DType type) {
-  const ModelConfig& c = model.spec.config;
-  const Family& family = *model.spec.family;
-  Json j{{"architectures", Json::array({std::string(family.class_prefix) + "ForCausalLM"})},
-         {"model_type", family.name},
+  const ModelSpec& spec = model.spec;
+  const ModelConfig& c = spec.config;
+  Json j{{"architectures", Json::array({std::string(spec.family->class_prefix) + "ForCausalLM"})},
+         {"model_type", spec.family->name},
          {"torch_dtype", hf_type_name(type)},
          {"hidden_act", "silu"},
          {"num_hidden_layers", c.n_layers},
@@ -66,13 +96,13 @@ Json config_json(const Checkpoint& model, DType type) {
          {"vocab_size", c.vocab_size},
          {"max_position_embeddings", c.max_positions},
          {"rms_norm_eps", c.rms_eps},
-         {"rope_theta", model.spec.rope.theta},
+         {"rope_theta", spec.rope.theta},
+         {"rope_scaling", rope_scaling(model)},
          {"tie_word_embeddings", c.tied_embeddings}};
-  if (auto scaling = rope_scaling_json(model.spec.rope); !scaling.is_null()) j["rope_scaling"] = std::move(scaling);
-  if (family.attention_bias_key) j["attention_bias"] = model.spec.qkv_bias;
-  if (family.mlp_bias_key) j["mlp_bias"] = model.spec.mlp_bias;
-  if (family.partial_rotary) {
-    j["partial_rotary_factor"] = static_cast<double>(model.spec.rope.n_dims) / static_cast<double>(c.head_dim);
+  if (spec.family->attention_bias_key) j["attention_bias"] = spec.attn_out_bias;
+  if (spec.family->mlp_bias_key) j["mlp_bias"] = spec.mlp_bias;
+  if (spec.family->partial_rotary) {
+    j["partial_rotary_factor"] = static_cast<double>(spec.rope.n_dims) / static_cast<double>(c.head_dim);
   }
   if (!model.eos_ids.empty()) j["eos_token_id"] = model.eos_ids;
   return j;
@@ -160,39 +190,23 @@ std::string hf_type_name(DType type) {
 }
 
 void add_config(GgufWriter& out, const Checkpoint& model) {
-  const ModelConfig& c = model.spec.config;
-  const Rope& rope = model.spec.rope;
-  const std::string prefix = std::string(model.spec.family->gguf) + ".";
-  const auto number = [&](std::string_view key, std::int64_t value) {
-    out.add_u32(prefix + std::string(key), u32(value));
-  };
-  const auto real = [&](std::string_view key, double value) {
-    out.add_f32(prefix + std::string(key), static_cast<float>(value));
-  };
-  out.add_string("general.architecture", model.spec.family->gguf);
+  const ModelSpec& spec = model.spec;
+  const ModelConfig& c = spec.config;
+  if (c.reward_head) throw no_words(model, "the scalar head of a reward model");
+  const std::string prefix = std::string(spec.family->gguf) + ".";
+  out.add_string("general.architecture", spec.family->gguf);
   if (!c.name.empty()) out.add_string("general.name", c.name);
-  number("block_count", c.n_layers);
-  number("context_length", c.max_positions);
-  number("embedding_length", c.hidden_size);
-  number("feed_forward_length", c.intermediate_size);
-  number("attention.head_count", c.n_heads_q);
-  number("attention.head_count_kv", c.n_heads_kv);
-  number("attention.key_length", c.head_dim);
-  number("attention.value_length", c.head_dim);
-  number("rope.dimension_count", rope.n_dims);
-  real("attention.layer_norm_rms_epsilon", c.rms_eps);
-  real("rope.freq_base", rope.theta);
-  number("vocab_size", c.vocab_size);
-  // Other kinds of rope are found out when the result is read back.
-  if (rope.type == Rope::Type::linear || rope.type == Rope::Type::yarn) {
-    out.add_string(prefix + "rope.scaling.type", rope.type == Rope::Type::linear ? "linear" : "yarn");
-    real("rope.scaling.factor", rope.factor);
-  }
-  if (rope.type == Rope::Type::yarn) {
-    number("rope.scaling.original_context_length", rope.original_positions);
-    real("rope.scaling.yarn_beta_fast", rope.beta_fast);
-    real("rope.scaling.yarn_beta_slow", rope.beta_slow);
-  }
+  out.add_u32(prefix + "block_count", u32(c.n_layers));
+  out.add_u32(prefix + "context_length", u32(c.max_positions));
+  out.add_u32(prefix + "embedding_length", u32(c.hidden_size));
+  out.add_u32(prefix + "feed_forward_length", u32(c.intermediate_size));
+  out.add_u32(prefix + "attention.head_count", u32(c.n_heads_q));
+  out.add_u32(prefix + "attention.head_count_kv", u32(c.n_heads_kv));
+  out.add_u32(prefix + "attention.key_length", u32(c.head_dim));
+  out.add_u32(prefix + "attention.value_length", u32(c.head_dim));
+  out.add_f32(prefix + "attention.layer_norm_rms_epsilon", c.rms_eps);
+  out.add_u32(prefix + "vocab_size", u32(c.vocab_size));
+  add_rope(out, model, prefix);
 }
 
 void add_tokenizer(GgufWriter& out, const Checkpoint& model) {
@@ -224,6 +238,16 @@ void add_tokenizer(GgufWriter& out, const Checkpoint& model) {
   out.add_bool("tokenizer.ggml.add_bos_token", spec.add_bos);
   out.add_bool("tokenizer.ggml.add_space_prefix", spm && spec.add_space_prefix);
   if (!spec.chat_template.empty()) out.add_string("tokenizer.chat_template", spec.chat_template);
+}
+
+std::vector<float> gguf_rope_divisors(const Rope& rope) {
+  if (rope.type != Rope::Type::llama3) return rope.divisors;
+  Rope plain = rope;
+  plain.type = Rope::Type::plain;
+  std::vector<float> out = rope_inv_freq(plain);
+  const std::vector<float> scaled = rope_inv_freq(rope);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] /= scaled[i];
+  return out;
 }
 
 std::map<std::string, std::string> hf_files(const Checkpoint& model, DType type) {

@@ -16,6 +16,9 @@ namespace banyan {
 // --- GGUF ----------------------------------------------------------------------------------------------------------
 void add_config(GgufWriter& out, const Checkpoint& model);
 void add_tokenizer(GgufWriter& out, const Checkpoint& model);
+// Llama 3.1's scaled rope, which a GGUF says as a tensor: by how much each frequency is divided, [n_dims / 2]; empty
+// where there is none.
+std::vector<float> gguf_rope_divisors(const Rope& rope);
 
 // --- a Hugging Face directory: file name to contents ---------------------------------------------------------------
 std::map<std::string, std::string> hf_files(const Checkpoint& model, DType type);

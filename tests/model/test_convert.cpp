@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "banyan/convert.hpp"
-#include "made_model.hpp"
+#include "parity_case.hpp"
 
 using namespace banyan;
 using namespace banyan::test;
@@ -60,6 +60,38 @@ TEST_CASE("convert: the tiny model in f32, both ways and back, gives the same bi
     CHECK(std::ranges::equal(before.raw_value(key), after.raw_value(key)));
   }
   CHECK(read_file(dir / "hf_dir/tokenizer.json") == read_file(kTinyDir + "/tokenizer.json"));
+}
+
+TEST_CASE("convert: every family and rope type, both ways, or a refusal that names what has no words") {
+  const TempDir dir("convert_families");
+  int n_converted = 0;
+  for (const ParityCase& c : parity_cases()) {
+    CAPTURE(c.name);
+    const std::string hf = dir / "hf", gguf = dir / "new.gguf", back = dir / "back";
+    for (const auto& path : {hf, gguf, back}) std::filesystem::remove_all(path);
+    std::filesystem::create_directory(hf);
+    write_hf(c, dir);  // into the directory itself
+    for (const char* name : {"config.json", "model.safetensors"}) std::filesystem::rename(dir / name, hf + "/" + name);
+    const std::string refused = error_of([&] { convert(hf, gguf); });
+    const auto scaling = c.config().value("rope_scaling", nlohmann::json());
+    const std::string type = scaling.is_object() ? scaling.value("rope_type", scaling.value("type", "")) : "";
+    if (c.is_reward() || type == "longrope" || !c.has_gguf()) {
+      CHECK_MESSAGE(contains(refused, "cannot be said"), refused);
+      continue;
+    }
+    REQUIRE_MESSAGE(refused.empty(), refused);
+    const auto want = flat_logits(load_oracle(hf), c.prompt());
+    CHECK(max_difference(flat_logits(load_oracle(gguf), c.prompt()), want) <= 1e-4F);
+    const std::string back_refused = error_of([&] { convert(gguf, back); });
+    if (type == "llama3") {  // a GGUF has it worked out, config.json wants its parameters
+      CHECK_MESSAGE(contains(back_refused, "frequency factors"), back_refused);
+      continue;
+    }
+    REQUIRE_MESSAGE(back_refused.empty(), back_refused);
+    CHECK(max_difference(flat_logits(load_oracle(back), c.prompt()), want) <= 1e-4F);
+    ++n_converted;
+  }
+  CHECK(n_converted >= 12);
 }
 
 TEST_CASE("convert: every type, with its error; matrices whose rows are no whole blocks are stored more exactly") {
