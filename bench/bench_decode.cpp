@@ -83,7 +83,7 @@ class Contender {
     runner.kv_type = dtype_from_string(options.kv_type);
     // Slots are handed out in blocks.
     const std::int64_t n_private = (options.n_new + kKvBlock) / kKvBlock * kKvBlock;
-    runner.n_kv_slots = options.n_given() + 2 * kKvBlock * (options.n_nodes() + 1) + n_samples * n_private;
+    runner.n_kv_slots = options.n_given() + 16 * kKvBlock * (options.n_nodes() + 1) + n_samples * n_private;
     runner.skip_attention = mode_ == "no_attention";
     runner.random_kv = options.fill_kv;
     runner.max_positions = options.path_begin() + options.n_new + 1;
