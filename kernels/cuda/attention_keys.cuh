@@ -4,7 +4,8 @@
 //
 // S, the shape of the kernel, says: kHeadDim, kVectors (of 16 bytes in a key); kTileKeys, kPartKeys and kParts (of keys
 // in a tile, and as many of values); kStages, kStageBytes; kCopyWarps, kKeysPerWarp (that each copies of a part);
-// key_place(key, vector), where a vector of a part's key stands in its stage.
+// key_place(key, vector), where a vector of a part's key stands in its stage; kCopiesTilesOfRuns: whether tiles within
+// one run are worth code of their own, and then key_place_below(place, n_keys).
 #pragma once
 
 #include "kernels/cuda/tile_ops.cuh"
@@ -29,11 +30,15 @@ class KeyStream {
   // Starts copying the next part: of [0, 2 kParts) of a tile, in order. A constant wherever this is called. The caller
   // commits.
   __device__ __forceinline__ void start(int part) {
-    if (n_left_ > 0) {
+    const char* base = part < S::kParts ? keys_ : values_;
+    if (S::kCopiesTilesOfRuns && min(n_left_in_run_, std::int64_t{n_left_}) >= S::kTileKeys) {
+      copy_neighbours(base + slot_ * kSlotBytes);
+      if (part == 1) next_tile();
+    } else if (n_left_ > 0) {
       const int i = part % S::kParts;
       if (part < S::kParts)
         slot_bytes_[i] = place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % S::kKeysPerWarp);
-      copy(part < S::kParts ? keys_ : values_, slot_bytes_[i]);
+      copy(base, slot_bytes_[i]);
       if (part == 2 * S::kParts - 1) next_tile();
     }
     stage_ = (stage_ + 1) % S::kStages;
@@ -63,6 +68,22 @@ class KeyStream {
       const bool valid = place >= 0;
       copy_async(dst + S::key_place(warp() * S::kKeysPerWarp + key, vector), base + (valid ? place : 0) + vector * 16,
                  valid);
+    }
+  }
+
+  // A part whose slots are neighbours, from `first` on: it lies in memory as one piece, and every copy of a lane is at
+  // a constant distance from its first.
+  __device__ __forceinline__ void copy_neighbours(const char* first) const {
+    if constexpr (S::kCopiesTilesOfRuns) {
+      static_assert(S::kParts == 1 && 32 % S::kVectors == 0);
+      constexpr int kKeysAtOnce = 32 / S::kVectors;
+      const std::uint32_t dst = ring_ + stage_ * S::kStageBytes +
+                                S::key_place(warp() * S::kKeysPerWarp + lane() / S::kVectors, lane() % S::kVectors);
+      const char* src = first + (warp() * S::kKeysPerWarp * S::kVectors + lane()) * 16;
+#pragma unroll
+      for (int j = 0; j < S::kKeysPerWarp / kKeysAtOnce; ++j) {
+        copy_async(S::key_place_below(dst, j * kKeysAtOnce), src + j * 512, true);
+      }
     }
   }
 

@@ -43,7 +43,7 @@ struct Tile {
   static constexpr int kStages = 4;
   static constexpr int kCopyWarps = kWarps;
   static constexpr int kKeysPerWarp = kPartKeys / kCopyWarps;
-  static constexpr bool kSumsOfLanes = false;
+  static constexpr bool kSumsOfLanes = false, kCopiesTilesOfRuns = false;
 
   // A row in shared memory is an odd number of 16-byte vectors: eight rows at the same column fill all banks once.
   static constexpr int kVectors = kHeadDim / 8;

@@ -30,7 +30,7 @@ struct WarpgroupTile {
   static constexpr int kHeadDim = kDim;
   static constexpr int kRows = static_cast<int>(kTileRows[static_cast<int>(TileKind::warpgroup)]);
   static constexpr int kFragments = 1;
-  static constexpr bool kSumsOfLanes = true;
+  static constexpr bool kSumsOfLanes = true, kCopiesTilesOfRuns = true;
   static constexpr int kGroupThreads = 128;
   static constexpr int kThreads = kGroupThreads + kRows / 64 * kGroupThreads;
   static constexpr int kCopyRegisters = 56, kRowRegisters = 224;  // of 65,536 / kThreads, in eights
@@ -56,6 +56,10 @@ struct WarpgroupTile {
   }
   static __device__ __forceinline__ int key_place(int key, int vector) {
     return vector / 8 * kKeyPanelBytes + panel_place(key, vector % 8);
+  }
+  // Of the key n_keys below, for the keys that KeyStream asks it of: the first of a warp's, and multiples.
+  static __device__ __forceinline__ std::uint32_t key_place_below(std::uint32_t place, int n_keys) {
+    return panel_place_below(place, n_keys);
   }
   static __device__ __forceinline__ int query_place(int row, int vector) {
     return vector / 8 * kQueryPanelBytes + panel_place(row, vector % 8);
@@ -194,7 +198,10 @@ class WarpgroupRows : public TileRows<S> {
     wait_products<kPending>();
     pin(this->s_[0]);
   }
+  // The weights of the next tile are computed before that, while the products are under way; without the first pin the
+  // compiler would leave them for later.
   __device__ __forceinline__ void await_values() {
+    pin(this->s_[0]);
     wait_products<0>();
     pin(this->o_[0]);
     pin(this->weights_[0]);
@@ -253,10 +260,16 @@ __device__ __forceinline__ void multiply_item(WarpgroupRows<S>& rows, int n_keys
   rows.start_scores(ring + keys.stage * S::kStageBytes);
   rows.template await_scores<0>();
   release_part(signals, keys);
-  rows.weigh(0, corrections);  // O is 0
-  rows.pack_weights();
+  rows.weigh(0, corrections);
   for (int tile = 1; tile < n_tiles; ++tile) {
+    // Where products are awaited is where the compiler lets the use of their results begin, and it moves what has
+    // nothing to do with them, as the weights just computed, behind that point. It does not move it past a loop, as the
+    // one in await_part.
     await_part(signals, keys);
+    rows.await_values();
+    if (tile > 1) release_part(signals, values);
+    rows.pack_weights();
+    rows.rescale(corrections);
     rows.await_turn();
     rows.start_scores(ring + keys.stage * S::kStageBytes);
     await_part(signals, values);
@@ -265,11 +278,11 @@ __device__ __forceinline__ void multiply_item(WarpgroupRows<S>& rows, int n_keys
     rows.template await_scores<1>();
     release_part(signals, keys);
     rows.weigh(tile, corrections);
-    rows.await_values();
-    release_part(signals, values);
-    rows.pack_weights();
-    rows.rescale(corrections);
   }
+  rows.await_values();
+  if (n_tiles > 1) release_part(signals, values);
+  rows.pack_weights();
+  rows.rescale(corrections);
   await_part(signals, values);
   rows.start_values(ring + values.stage * S::kStageBytes);
   rows.await_values();

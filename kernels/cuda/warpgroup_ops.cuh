@@ -102,6 +102,11 @@ __device__ __forceinline__ int panel_place(int row, int vector) {
   return row * kPanelRowBytes + (vector ^ (row % 8)) * 16;
 }
 
+// The place of the same vector n_rows below, where adding n_rows to the row carries into no set bit of row % 8.
+__device__ __forceinline__ std::uint32_t panel_place_below(std::uint32_t place, int n_rows) {
+  return (place ^ n_rows % 8 * 16) + n_rows * kPanelRowBytes;
+}
+
 // The descriptor of such a matrix. Its low word is an address / 16, to which bytes / 16 may be added.
 //   panel_bytes  from one panel to the next; matters where the columns are the operand's M or N, and not its K.
 __device__ __forceinline__ std::uint64_t describe_matrix(std::uint32_t address, int panel_bytes) {
