@@ -175,19 +175,14 @@ class WarpgroupRows : public TileRows<S> {
   }
 
   __device__ __forceinline__ void start_values(std::uint32_t values) {
-    constexpr int kColumns = S::kHeadDim % 128 == 0 ? 128 : 64;
     const std::uint64_t v = describe_matrix(values, S::kKeyPanelBytes);
     pin(this->o_[0]);
     pin(this->weights_[0]);
     begin_products();
 #pragma unroll
     for (int step = 0; step < S::kTileKeys / 16; ++step) {
-#pragma unroll
-      for (int column = 0; column < S::kHeadDim; column += kColumns) {
-        auto& o = reinterpret_cast<float(&)[kColumns / 8][4]>(this->o_[0][column / 8]);
-        WarpgroupProduct<typename S::Type, kColumns / 8>::multiply_add(
-            o, this->weights_[0][step], v + (column / 64 * S::kKeyPanelBytes + step * 16 * kPanelRowBytes) / 16);
-      }
+      WarpgroupProduct<typename S::Type, S::kHeadDim / 8>::multiply_add(this->o_[0], this->weights_[0][step],
+                                                                        v + step * 16 * kPanelRowBytes / 16);
     }
     commit_products();
   }

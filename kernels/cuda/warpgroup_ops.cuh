@@ -81,18 +81,12 @@ __device__ __forceinline__ void wait_products() {
 template <int kN>
 __device__ __forceinline__ void pin(float (&x)[kN][4]) {
 #pragma unroll
-  for (int n = 0; n < kN; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(x[n][i])::"memory");
-  }
+  for (int n = 0; n < kN; ++n) asm volatile("" : "+f"(x[n][0]), "+f"(x[n][1]), "+f"(x[n][2]), "+f"(x[n][3])::"memory");
 }
 template <int kN>
 __device__ __forceinline__ void pin(std::uint32_t (&x)[kN][4]) {
 #pragma unroll
-  for (int n = 0; n < kN; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(x[n][i])::"memory");
-  }
+  for (int n = 0; n < kN; ++n) asm volatile("" : "+r"(x[n][0]), "+r"(x[n][1]), "+r"(x[n][2]), "+r"(x[n][3])::"memory");
 }
 
 // A matrix of 16-bit elements in shared memory, in panels of 64 columns: rows of 128 bytes, eight of which are a block
@@ -138,6 +132,23 @@ struct WarpgroupProduct;
       BANYAN_FLOATS(d, 5), BANYAN_FLOATS(d, 6), BANYAN_FLOATS(d, 7), BANYAN_FLOATS(d, 8), BANYAN_FLOATS(d, 9),      \
       BANYAN_FLOATS(d, 10), BANYAN_FLOATS(d, 11), BANYAN_FLOATS(d, 12), BANYAN_FLOATS(d, 13), BANYAN_FLOATS(d, 14), \
       BANYAN_FLOATS(d, 15)
+#define BANYAN_REGISTERS_256                                                                     \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                      \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "             \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "             \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "             \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "             \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "             \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}"
+#define BANYAN_ACCUMULATORS_256                                                                                     \
+  BANYAN_FLOATS(d, 0), BANYAN_FLOATS(d, 1), BANYAN_FLOATS(d, 2), BANYAN_FLOATS(d, 3), BANYAN_FLOATS(d, 4),          \
+      BANYAN_FLOATS(d, 5), BANYAN_FLOATS(d, 6), BANYAN_FLOATS(d, 7), BANYAN_FLOATS(d, 8), BANYAN_FLOATS(d, 9),      \
+      BANYAN_FLOATS(d, 10), BANYAN_FLOATS(d, 11), BANYAN_FLOATS(d, 12), BANYAN_FLOATS(d, 13), BANYAN_FLOATS(d, 14), \
+      BANYAN_FLOATS(d, 15), BANYAN_FLOATS(d, 16), BANYAN_FLOATS(d, 17), BANYAN_FLOATS(d, 18), BANYAN_FLOATS(d, 19), \
+      BANYAN_FLOATS(d, 20), BANYAN_FLOATS(d, 21), BANYAN_FLOATS(d, 22), BANYAN_FLOATS(d, 23), BANYAN_FLOATS(d, 24), \
+      BANYAN_FLOATS(d, 25), BANYAN_FLOATS(d, 26), BANYAN_FLOATS(d, 27), BANYAN_FLOATS(d, 28), BANYAN_FLOATS(d, 29), \
+      BANYAN_FLOATS(d, 30), BANYAN_FLOATS(d, 31)
 #define BANYAN_FLOATS(d, n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
 #define BANYAN_PRODUCT(T, type, N, a0, a1, a2, a3, a4)                                                                 \
   template <>                                                                                                          \
@@ -165,6 +176,8 @@ BANYAN_PRODUCT(__nv_bfloat16, "bf16", 64, "%32", "%33", "%34", "%35", "%36")
 BANYAN_PRODUCT(__half, "f16", 64, "%32", "%33", "%34", "%35", "%36")
 BANYAN_PRODUCT(__nv_bfloat16, "bf16", 128, "%64", "%65", "%66", "%67", "%68")
 BANYAN_PRODUCT(__half, "f16", 128, "%64", "%65", "%66", "%67", "%68")
+BANYAN_PRODUCT(__nv_bfloat16, "bf16", 256, "%128", "%129", "%130", "%131", "%132")
+BANYAN_PRODUCT(__half, "f16", 256, "%128", "%129", "%130", "%131", "%132")
 
 #undef BANYAN_PRODUCT
 #undef BANYAN_FLOATS
@@ -172,5 +185,7 @@ BANYAN_PRODUCT(__half, "f16", 128, "%64", "%65", "%66", "%67", "%68")
 #undef BANYAN_ACCUMULATORS_64
 #undef BANYAN_REGISTERS_128
 #undef BANYAN_ACCUMULATORS_128
+#undef BANYAN_REGISTERS_256
+#undef BANYAN_ACCUMULATORS_256
 
 }  // namespace banyan::kernels::cuda
