@@ -23,6 +23,7 @@
 // --fill-kv takes random KV for the prompt instead of computing it: for decoding behind very long prompts.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -80,8 +81,9 @@ class Contender {
       : mode_(std::move(mode)), n_samples_(n_samples), options_(options), vocab_size_(model->config().vocab_size) {
     RunnerOptions runner;
     runner.kv_type = dtype_from_string(options.kv_type);
-    runner.n_kv_slots =
-        options.n_given() + 2 * kKvBlock * (options.n_nodes() + 1) + n_samples * (options.n_new + 1 + 2 * kKvBlock);
+    // Slots are handed out in blocks.
+    const std::int64_t n_private = (options.n_new + kKvBlock) / kKvBlock * kKvBlock;
+    runner.n_kv_slots = options.n_given() + 2 * kKvBlock * (options.n_nodes() + 1) + n_samples * n_private;
     runner.skip_attention = mode_ == "no_attention";
     runner.random_kv = options.fill_kv;
     runner.max_positions = options.path_begin() + options.n_new + 1;
@@ -122,6 +124,9 @@ class Contender {
     if (after.n_rows - before.n_rows < n_samples_ * n_new || after.n_recomputed != 0) {
       throw Error(ErrorCode::usage, mode_, "the samples did not decode side by side");
     }
+    host_ = {after.gather_ms - before.gather_ms, after.plan_ms - before.plan_ms, after.forward_ms - before.forward_ms,
+             after.sample_ms - before.sample_ms, after.grow_ms - before.grow_ms};
+    for (double& ms : host_) ms *= 1e3 / static_cast<double>(after.n_steps - before.n_steps);
     prefill_ms_.push_back(std::chrono::duration<double, std::milli>(first_drawn - begin).count());
     const double decode_ms = std::chrono::duration<double, std::milli>(end - first_drawn).count();
     step_ms_.push_back(decode_ms / static_cast<double>(n_new));
@@ -136,6 +141,8 @@ class Contender {
   std::int64_t n_samples() const { return n_samples_; }
   Summary step_ms() const { return summarize(step_ms_); }
   Summary prefill_ms() const { return summarize(prefill_ms_); }
+  // Of the last round, us a step: gather, plan, forward, sample (with waiting for the device), grow.
+  const std::array<double, 5>& host_us() const { return host_; }
 
  private:
   std::vector<Node> insert_prompt() {
@@ -166,6 +173,7 @@ class Contender {
   std::int64_t vocab_size_ = 0;
   std::unique_ptr<Session> session_;
   std::vector<double> prefill_ms_, step_ms_;
+  std::array<double, 5> host_{};
 };
 
 using Contenders = std::vector<std::unique_ptr<Contender>>;
@@ -297,7 +305,7 @@ Prediction predict(const Model& model, const Options& o, const Contender& conten
     p.floor_ms +=
         1e-6 * std::max({n_distinct * token_bytes / roofs.memory_gb_s, n_keys * token_bytes / roofs.cache_gb_s,
                          n_layers * cost(plan, shape).flops / roofs.matrix_gflop_s});
-    if (cost_model.bytes_per_us > 0) p.attention_ms = 1e-3 * n_layers * predict_us(plan, shape, cost_model);
+    p.attention_ms = 1e-3 * n_layers * predict_us(plan, shape, cost_model);
   }
   return p;
 }
@@ -324,6 +332,9 @@ void report(const Model& model, const Options& o, const Contenders& contenders, 
     std::printf("%-12s %8lld %10.1f %10.1f %10.3f %7.1f%% %10.3f %10.1f %10.3f %10.3f\n", contender->mode().c_str(),
                 static_cast<long long>(contender->n_samples()), tok_s, with_prefill, step.median, step.spread_percent,
                 p.floor_ms, prefill, attention, predicted);
+    const auto& host = contender->host_us();
+    std::printf("%21s host us a step: gather %.0f, plan %.0f, forward %.0f, sample %.0f, grow %.0f\n", "", host[0],
+                host[1], host[2], host[3], host[4]);
     file.add_row({{"model", o.name},
                   {"mode", contender->mode()},
                   {"n_prefix", o.n_prefix},
@@ -415,8 +426,7 @@ int main(int argc, char** argv) try {
 
   bench::ResultFile file("decode", argc, argv);
   const AttentionShape shape{c.n_heads_q, c.n_heads_kv, c.head_dim, dtype_bytes(dtype_from_string(o.kv_type), 1)};
-  CostModel cost_model;
-  if (load.device == Device::cpu) cost_model = calibrate(shape, dtype_from_string(o.kv_type), o.n_threads);
+  const CostModel cost_model = calibrate(shape, dtype_from_string(o.kv_type), load);
   const std::string machine = model->backend_name();
   file.set_machine(machine);
   if (load.device == Device::cuda) file.set_gpu(machine);

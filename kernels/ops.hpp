@@ -90,7 +90,8 @@ class Backend {
   virtual void synchronize() = 0;
 
   // Packs W [n_out, n_in], rows f32 in host memory, delivered row block by row block so that no second whole copy is
-  // needed: `fill(row_begin, row_end, dst)` writes rows into dst. `type` f32 or bf16.
+  // needed: `fill(row_begin, row_end, dst)` writes rows into dst; several threads call it at once, and it must not
+  // throw. `type` f32 or bf16.
   struct RowSource {
     virtual ~RowSource() = default;
     virtual void fill(std::int64_t row_begin, std::int64_t row_end, float* dst) const = 0;
@@ -109,9 +110,10 @@ class Backend {
   virtual void embed(const Matrix& table, float* x) = 0;
   // y = x / sqrt(mean(x^2) + eps) * w, per row of dim; y activations.
   virtual void rms_norm(const float* x, const float* w, void* y, std::int64_t n_rows, std::int64_t dim, float eps) = 0;
-  // Takes fused qkv rows [n_rows, (n_heads_q + 2 n_heads_kv) * head_dim]: rotates q and k (half-split pairs
-  // (i, i + head_dim/2), angle positions[r] * inv_freq[i], scaled by `magnitude`), writes q [n_rows, n_heads_q,
-  // head_dim] and stores k, v at the step's kv_slots of the KV view, rounded to its type. qkv and q are activations.
+  // Takes fused qkv rows [n_rows, (n_heads_q + 2 n_heads_kv) * head_dim]: RMS-norms each q and k head where there are
+  // weights for it, rotates them (half-split pairs (i, i + head_dim/2), angle positions[r] * inv_freq[i], scaled by
+  // `magnitude`), writes q [n_rows, n_heads_q, head_dim] and stores k, v at the step's kv_slots of the KV view, rounded
+  // to its type. qkv and q are activations. head_dim is at most kMaxHeadDim.
   struct RopeKvArgs {
     const void* qkv = nullptr;
     void* q = nullptr;
@@ -119,6 +121,9 @@ class Backend {
     float magnitude = 1.0F;
     std::int64_t n_heads_q = 0;
     KvView kv;
+    const float* q_norm = nullptr;  // [head_dim] f32, null: none
+    const float* k_norm = nullptr;
+    float norm_eps = 0.0F;
   };
   virtual void rope_kv(const RopeKvArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;

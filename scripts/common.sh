@@ -1,6 +1,6 @@
 # Set-up that test.sh and demo.sh share: packages, build, model. Sourced, not run. Debian 12 or Ubuntu 24.04.
 # Environment: BANYAN_JOBS (parallel compilers; default: all cores), BANYAN_WERROR (ON or OFF; default: as the build
-# folder has it).
+# folder has it), BANYAN_PRESET (default: release).
 # shellcheck shell=bash disable=SC2034
 
 set -euo pipefail
@@ -8,7 +8,7 @@ shopt -s inherit_errexit
 readonly CALLED_FROM=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly PRESET=release
+readonly PRESET=${BANYAN_PRESET:-release}
 readonly BUILD_DIR=build/$PRESET
 readonly JOBS=${BANYAN_JOBS:-$(nproc)}
 

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # Samples programs for the coding problems of examples/apps as one tree, runs them in a sandbox and prints pass@k, speed
-# and what the sharing saved; first installs what is missing (apt packages, the default model) and builds.
+# and what the sharing saved; first installs what is missing (apt packages, the default model) and builds, with CUDA
+# where nvcc is there and a GPU answers.
 # Writes out/demo/samples.jsonl, results.jsonl and tree.html.
 #
 #   scripts/demo.sh [-m MODEL] [OPTION of `banyan code sample`…]      e.g. scripts/demo.sh --n 16 --temperature 0.6
+if command -v nvcc >/dev/null && nvidia-smi -L 2>/dev/null | grep -q ^GPU; then
+  BANYAN_PRESET=${BANYAN_PRESET:-cuda}
+fi
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 readonly OUT=out/demo
 readonly PROBLEMS=examples/apps
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "$0"
+  sed -n '2,/^if/{/^#/s/^# \{0,1\}//p}' "$0"
   exit 0
 fi
 

@@ -34,4 +34,7 @@ struct AttentionCall {
 // are 64 KiB: a tile and its queries stay in a 1 MiB L2.
 constexpr std::int64_t kTilePositions = 64;
 
+// Elements of the largest head that kernels take.
+constexpr std::int64_t kMaxHeadDim = 512;
+
 }  // namespace banyan

@@ -1,4 +1,5 @@
-// A Llama-family checkpoint, loaded. Layer 5. Immutable after load, so it may be shared between sessions and threads.
+// A checkpoint of a Llama-like model, loaded. Layer 5. Immutable after load, so it may be shared between sessions and
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,14 @@
 namespace banyan {
 
 struct ModelConfig {
-  std::string architecture;  // "llama"
+  std::string architecture;  // the family: "llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3"
   std::string name;          // from the file, may be empty
   std::int64_t n_layers = 0, n_heads_q = 0, n_heads_kv = 0, head_dim = 0;
   std::int64_t hidden_size = 0, intermediate_size = 0, vocab_size = 0;
-  std::int64_t max_positions = 0;  // the context length the file promises
+  std::int64_t max_positions = 0;  // the context length the file promises, or what banyan can do of it
   float rms_eps = 1e-5F;
-  double rope_theta = 10000.0;
   bool tied_embeddings = false;
+  bool reward_head = false;  // a scalar for each position instead of logits: the verb `reward` alone works
 };
 
 // What weights are multiplied in. `automatic`: bf16 where the CPU multiplies it natively, else f32.

@@ -70,6 +70,7 @@ struct SampleOptions {
   std::int64_t max_tokens = -1;        // of each sample; -1: up to the model's context
   std::vector<std::string> stop = {};  // the text ends before the first of these
   bool include_stop = false;           // keep the stop string in text and node
+  std::vector<TokenId> eos_ids = {};   // end the text, too, beside the model's own end-of-text tokens
   bool ignore_eos = false;
   SamplerOptions sampler = {};
   std::uint64_t seed = 0;

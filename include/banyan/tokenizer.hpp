@@ -1,12 +1,15 @@
 // Text <-> token ids. Layer 1: knows no model, no tree.
 //
 // A Tokenizer is immutable and safe to share between threads. decode(encode(x)) == x for byte-complete vocabularies and
-// any bytes x, special tokens not parsed; but qwen2 reads texts in NFC, as its publisher does, and sentencepiece reads
-// U+2581 back as a space. A byte that a vocabulary lacks is its unknown token, or Error{bad_input} where it has none.
+// any bytes x, special tokens not parsed; but qwen2 reads texts in NFC, as its publisher does, sentencepiece reads
+// U+2581 back as a space, and added tokens that swallow the white space beside them lose it. A byte that a vocabulary
+// lacks is its unknown token, or Error{bad_input} where it has none. encode() takes time in proportion to the text
+// (and, within one word, to its logarithm).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,15 +32,17 @@ struct TokenizerSpec {
   enum class Model : std::uint8_t { bpe, spm } model = Model::bpe;
   std::string pre;                  // bpe: name of the pre-tokenizer ("gpt-2", "smollm", …)
   std::vector<std::string> pieces;  // [vocab_size]; bpe: in the printable byte alphabet of GPT-2; spm: with U+2581
-  std::vector<float> scores;        // [vocab_size], spm only
+  std::vector<float> scores;        // [vocab_size], spm only; empty: spm by the list of merges
   std::vector<TokenKind> kinds;     // [vocab_size]
-  std::vector<std::string> merges;  // bpe: "left right", best first
+  std::vector<std::string> merges;  // "left right", best first
   TokenId bos = kNoToken, unk = kNoToken;
-  std::vector<TokenId> eos;  // every end-of-text id the file names
+  std::vector<TokenId> eos;  // every end-of-text id the file names; first the one that chat templates write
   bool add_bos = false;
-  bool add_space_prefix = true;  // spm
-  std::string chat_template;     // as found, may be empty
-  std::string where;             // the file, for messages
+  // spm: where a text opens, a space goes in front; behind a special token too; even if the text has its own.
+  bool add_space_prefix = true, prefix_each_part = true, prefix_before_space = true;
+  std::vector<TokenId> lstrip, rstrip;  // added tokens that take the white space in front of, behind them
+  std::string chat_template;            // as found, may be empty
+  std::string where;                    // the file, for messages
 };
 
 class Tokenizer {
@@ -91,9 +96,20 @@ struct ChatTurn {
   std::string content;
 };
 
-// Writes a conversation in the named template ("chatml", …) with the mark that opens the assistant's answer.
-// Template names are recognised from the template's text by chat_template_name(). Throws Error{unsupported} by name.
+// Texts that a template calls bos_token and eos_token; those of the template's publisher where nothing is given.
+struct ChatTokens {
+  std::optional<std::string> bos, eos;
+};
+ChatTokens chat_tokens(const TokenizerSpec& spec);  // the vocabulary's own; empty texts where it has none
+
+std::vector<std::string_view> chat_template_names();  // "chatml", "llama-3" …
+// The name of the published template that this text is. Throws Error{unsupported} for any other: a template is not
+// guessed at.
 std::string chat_template_name(const std::string& template_text);
-std::string render_chat(const std::string& name, std::span<const ChatTurn> turns);
+// Writes a conversation in the named template, with the mark that opens the assistant's answer. Throws
+// Error{unsupported} for a name that is not known, Error{bad_input} for turns that the template does not take.
+std::string render_chat(const std::string& name, std::span<const ChatTurn> turns, const ChatTokens& tokens = {});
+// The text that ends an answer in this template; empty where that is the vocabulary's end-of-text token.
+std::string chat_answer_end(const std::string& name);
 
 }  // namespace banyan

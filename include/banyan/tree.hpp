@@ -64,8 +64,9 @@ class SequenceTree {
   void prune(NodeId node);
 
   // Walks the forest from the roots along `tokens`; returns the deepest stored position that matches (of equally deep
-  // ones the first that a walk in id order meets; kNoNode if nothing matches, not even one token). Takes one look at
-  // the first token of each child passed, and one comparison per stored token that matches.
+  // ones the first that a walk in id order meets; kNoNode if nothing matches, not even one token). Takes one comparison
+  // per stored token that matches, and a look at each child passed, or, where a node has many, one at each offset where
+  // some attach.
   TreePosition find_prefix(std::span<const TokenId> tokens) const;
   // find_prefix, then a new node there (or a new root) with the tokens that are left, possibly none. The new node is
   // always the caller's own; a plain list of prompts becomes a tree by itself.

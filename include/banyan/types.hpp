@@ -13,11 +13,13 @@ namespace banyan {
 using TokenId = std::int32_t;
 constexpr TokenId kNoToken = -1;
 
-// Element types of tensors. The q-types are GGUF's blocks of 32 values and are only ever stored, never computed in.
-enum class DType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1 };
+// Element types of tensors. The q-types are GGUF's blocks, of 32 values or (those that end in _k) of 256, and are only
+// ever stored, never computed in.
+enum class DType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl };
 
 std::string_view to_string(DType type);                // "f32", "bf16", "q4_1" …
 DType dtype_from_string(std::string_view name);        // throws Error{usage} that lists the known names
+std::int64_t dtype_block(DType type);                  // elements of one block; 1 for the types without
 std::int64_t dtype_bytes(DType type, std::int64_t n);  // of n elements; Error{bad_file} for parts of a block
 
 // bfloat16 and IEEE half as raw bits, so that no compiler or device header is needed here.
@@ -37,7 +39,14 @@ inline bf16 to_bf16(float x) {
   return {static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
 }
 
-float to_float(f16 x);
+// Exact. Without a branch, so that a compiler can do several at once: the half's bits are shifted into the place of a
+// float's, whose exponent is then 112 too small, for subnormals too.
+inline float to_float(f16 x) {
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(x.bits & 0x7fffu) << 13;
+  const auto finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
+  const std::uint32_t value = (x.bits & 0x7c00u) == 0x7c00u ? magnitude | 0x7f800000u : finite;
+  return std::bit_cast<float>(value | static_cast<std::uint32_t>(x.bits & 0x8000u) << 16);
+}
 f16 to_f16(float x);  // round to nearest even; overflow gives infinity; NaN stays NaN
 
 // 64-bit sizes that refuse to wrap. `what` names the size in the message. Throw Error{bad_file} on overflow or a

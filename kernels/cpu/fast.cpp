@@ -38,7 +38,7 @@ class FastBackend final : public HostBackend {
   }
 
   std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) override {
-    return std::make_unique<PackedMatrix>(n_out, n_in, type, rows);
+    return std::make_unique<PackedMatrix>(n_out, n_in, type, rows, team_);
   }
 
   void begin_step(const StepArrays& step) override {
@@ -240,6 +240,9 @@ void FastBackend::rope_kv(const RopeKvArgs& args) {
   rows.kv = args.kv.base;
   rows.kv_type = args.kv.type;
   rows.n_slots = args.kv.n_slots;
+  rows.q_norm = args.q_norm;
+  rows.k_norm = args.k_norm;
+  rows.norm_eps = args.norm_eps;
   over_rows(step().n_rows, (args.n_heads_q + 2 * args.kv.n_heads_kv) * args.kv.head_dim,
             [&](std::int64_t begin, std::int64_t end) {
               RopeRows part = rows;
@@ -253,7 +256,7 @@ void FastBackend::rope_kv(const RopeKvArgs& args) {
 
 void FastBackend::attention(const AttentionArgs& a) {
   assert(a.n_heads_q == step().n_heads_q && a.kv.n_heads_kv == step().n_heads_kv);
-  assert(a.n_heads_q % a.kv.n_heads_kv == 0 && a.kv.head_dim <= 512);
+  assert(a.n_heads_q % a.kv.n_heads_kv == 0 && a.kv.head_dim <= kMaxHeadDim);
   const std::int64_t n_rows = step().n_rows;
   if (n_rows <= 0) return;
   if (!std::exchange(is_cut_, true)) units_.cut(step(), team_.n_threads());

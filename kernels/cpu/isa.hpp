@@ -72,6 +72,9 @@ struct RopeRows {
   void* kv = nullptr;
   DType kv_type = DType::f32;
   std::int64_t n_slots = 0;
+  const float* q_norm = nullptr;  // [head_dim], null: none
+  const float* k_norm = nullptr;
+  float norm_eps = 0.0F;
 };
 
 struct IsaOps {

@@ -66,19 +66,26 @@ BANYAN_INLINE void rotate_head(const float* x, const float* cosine, const float*
 
 void rope_kv(const RopeRows& a) {
   const std::int64_t d = a.head_dim, n_heads = a.n_heads_q + 2 * a.n_heads_kv;
+  float room[kMaxHeadDim];
+  const auto normed = [&](const float* x, const float* w) -> const float* {
+    if (w == nullptr) return x;
+    rms_norm(x, w, room, 1, d, a.norm_eps);
+    return room;
+  };
   for (std::int64_t r = a.row_begin; r < a.row_end; ++r) {
     const float* x = a.qkv + r * n_heads * d;
     const float* cosine = a.cosine + r * (d / 2);
     const float* sine = a.sine + r * (d / 2);
     float* q = a.q + r * a.n_heads_q * d;
     for (std::int64_t h = 0; h < a.n_heads_q; ++h) {
-      rotate_head(x + h * d, cosine, sine, d, [&](std::int64_t i, Vec v, int n) { store_first(q + h * d + i, v, n); });
+      rotate_head(normed(x + h * d, a.q_norm), cosine, sine, d,
+                  [&](std::int64_t i, Vec v, int n) { store_first(q + h * d + i, v, n); });
     }
     if (a.kv_slots[r] < 0) continue;
     for (std::int64_t h = 0; h < a.n_heads_kv; ++h) {
       const std::int64_t k = (h * a.n_slots + a.kv_slots[r]) * d;
       const std::int64_t v_index = ((a.n_heads_kv + h) * a.n_slots + a.kv_slots[r]) * d;
-      rotate_head(x + (a.n_heads_q + h) * d, cosine, sine, d,
+      rotate_head(normed(x + (a.n_heads_q + h) * d, a.k_norm), cosine, sine, d,
                   [&](std::int64_t i, Vec v, int n) { store_kv(a.kv, a.kv_type, k + i, v, n); });
       const float* value = x + (a.n_heads_q + a.n_heads_kv + h) * d;
       for (std::int64_t i = 0; i < d; i += kWidth) {

@@ -2,21 +2,32 @@
 
 #include <cstdlib>
 #include <string>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "banyan/error.hpp"
 
 namespace banyan::kernels {
+namespace {
+
+// Weights come in hundreds of megabytes: with pages of 4 kB the system spends more time on handing them out than we do
+// on filling them.
+constexpr std::int64_t kHugePage = 2 << 20;
+
+}  // namespace
 
 void* allocate_aligned(std::int64_t bytes) {
   // Linux promises more memory than there is and ends the process later, so what cannot fit is refused here.
   const std::int64_t machine_bytes =
       static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGE_SIZE));
-  const auto alignment = static_cast<std::int64_t>(kAlignment);
+  const auto alignment = static_cast<std::int64_t>(bytes < kHugePage ? kAlignment : kHugePage);
   void* p = nullptr;
   if (bytes >= 0 && bytes <= machine_bytes) {
     const std::int64_t rounded = (bytes / alignment + 1) * alignment;
-    p = std::aligned_alloc(kAlignment, static_cast<std::size_t>(rounded));
+    p = std::aligned_alloc(static_cast<std::size_t>(alignment), static_cast<std::size_t>(rounded));
+    // Up to the last whole huge page: what is behind it would be memory that nobody uses.
+    if (p != nullptr && bytes >= kHugePage)
+      madvise(p, static_cast<std::size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
   }
   if (p == nullptr) {
     throw Error(ErrorCode::out_of_memory, "cpu",

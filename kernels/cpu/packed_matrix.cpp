@@ -9,7 +9,8 @@
 
 namespace banyan::kernels {
 
-PackedMatrix::PackedMatrix(std::int64_t rows_out, std::int64_t rows_in, DType element, const Backend::RowSource& rows) {
+PackedMatrix::PackedMatrix(std::int64_t rows_out, std::int64_t rows_in, DType element, const Backend::RowSource& rows,
+                           Team& team) {
   if (element != DType::f32 && element != DType::bf16) {
     throw Error(ErrorCode::usage, "pack",
                 "weights are multiplied in f32 or bf16, not in " + std::string(to_string(element)));
@@ -28,31 +29,33 @@ PackedMatrix::PackedMatrix(std::int64_t rows_out, std::int64_t rows_in, DType el
   bytes = checked_mul(n_panels_, panel_bytes_, "weights");
 
   Scratch scratch;
-  float* panel_rows = scratch.reserve<float>(kPanelColumns * n_in);
+  const std::int64_t n_panel = kPanelColumns * n_in;
+  float* scratch_rows = scratch.reserve<float>(checked_mul(n_panel, team.n_threads(), "weights"));
   data_ = allocate_aligned(bytes);
-  try {
-    for (std::int64_t p = 0; p < n_panels_; ++p) {
-      const std::int64_t begin = p * kPanelColumns, end = std::min(begin + kPanelColumns, n_out);
-      rows.fill(begin, end, panel_rows);
-      pack_panel(p, panel_rows, end - begin);
-    }
-  } catch (...) {
-    release_aligned(data_);
-    throw;
-  }
+  team.run(n_panels_, [&](std::int64_t p, int thread) {
+    const std::int64_t begin = p * kPanelColumns, end = std::min(begin + kPanelColumns, n_out);
+    float* panel_rows = scratch_rows + thread * n_panel;
+    rows.fill(begin, end, panel_rows);
+    pack_panel(p, panel_rows, end - begin);
+  });
 }
 
 void PackedMatrix::pack_panel(std::int64_t p, const float* rows, std::int64_t n_rows) {
+  // So many elements of each row at a time: the 4 kB that they are spread over stay in the first cache.
+  constexpr std::int64_t kStep = 16;
   std::byte* out = static_cast<std::byte*>(data_) + p * panel_bytes_;
-  std::memset(out, 0, static_cast<std::size_t>(panel_bytes_));
-  for (std::int64_t n = 0; n < n_rows; ++n) {
-    const float* row = rows + n * n_in;
-    if (type == DType::f32) {
-      auto* dst = reinterpret_cast<float*>(out) + n;
-      for (std::int64_t k = 0; k < n_in; ++k) dst[k * kPanelColumns] = row[k];
-    } else {
-      auto* dst = reinterpret_cast<bf16*>(out) + 2 * n;
-      for (std::int64_t k = 0; k < n_in; ++k) dst[k / 2 * 2 * kPanelColumns + k % 2] = to_bf16(row[k]);
+  if (n_rows < kPanelColumns || n_in < n_in_padded_) std::memset(out, 0, static_cast<std::size_t>(panel_bytes_));
+  for (std::int64_t begin = 0; begin < n_in; begin += kStep) {
+    const std::int64_t end = std::min(begin + kStep, n_in);
+    for (std::int64_t n = 0; n < n_rows; ++n) {
+      const float* row = rows + n * n_in;
+      if (type == DType::f32) {
+        auto* dst = reinterpret_cast<float*>(out) + n;
+        for (std::int64_t k = begin; k < end; ++k) dst[k * kPanelColumns] = row[k];
+      } else {
+        auto* dst = reinterpret_cast<bf16*>(out) + 2 * n;
+        for (std::int64_t k = begin; k < end; ++k) dst[k / 2 * 2 * kPanelColumns + k % 2] = to_bf16(row[k]);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 // of product read the same memory; row() reads a row back exactly, so a tied embedding needs no second copy.
 #pragma once
 
+#include "base/team.hpp"
 #include "kernels/cpu/memory.hpp"
 #include "kernels/ops.hpp"
 
@@ -13,8 +14,9 @@ namespace banyan::kernels {
 
 class PackedMatrix final : public Matrix {
  public:
-  // Throws Error{usage} for a type other than f32 and bf16 or an empty shape, Error{out_of_memory}.
-  PackedMatrix(std::int64_t n_out, std::int64_t n_in, DType type, const Backend::RowSource& rows);
+  // The team shares the panels out. Throws Error{usage} for a type other than f32 and bf16 or an empty shape,
+  // Error{out_of_memory}.
+  PackedMatrix(std::int64_t n_out, std::int64_t n_in, DType type, const Backend::RowSource& rows, Team& team);
   ~PackedMatrix() override { release_aligned(data_); }
   PackedMatrix(const PackedMatrix&) = delete;
   PackedMatrix& operator=(const PackedMatrix&) = delete;

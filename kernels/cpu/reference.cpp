@@ -115,19 +115,22 @@ class ReferenceBackend final : public HostBackend {
 
   void rope_kv(const RopeKvArgs& a) override {
     const std::int64_t d = a.kv.head_dim, n_heads = a.n_heads_q + 2 * a.kv.n_heads_kv;
-    std::vector<float> head(static_cast<std::size_t>(d));
+    std::vector<float> x(static_cast<std::size_t>(d)), head;
     for (std::int64_t r = 0; r < step().n_rows; ++r) {
       const std::int64_t slot = step().kv_slots[static_cast<std::size_t>(r)];
       const auto position = static_cast<float>(step().positions[static_cast<std::size_t>(r)]);
       for (std::int64_t h = 0; h < n_heads; ++h) {
-        const float* x = static_cast<const float*>(a.qkv) + (r * n_heads + h) * d;
-        std::copy_n(x, d, head.data());
         const bool is_q = h < a.n_heads_q, is_v = h >= a.n_heads_q + a.kv.n_heads_kv;
+        std::copy_n(static_cast<const float*>(a.qkv) + (r * n_heads + h) * d, d, x.data());
+        const float* norm = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
+        if (norm != nullptr) rms_norm(x.data(), norm, x.data(), 1, d, a.norm_eps);
+        head = x;
         for (std::int64_t i = 0; i < d / 2 && !is_v; ++i) {
           const float angle = position * a.inv_freq[i];
           const float c = std::cos(angle) * a.magnitude, s = std::sin(angle) * a.magnitude;
-          head[static_cast<std::size_t>(i)] = x[i] * c - x[i + d / 2] * s;
-          head[static_cast<std::size_t>(i + d / 2)] = x[i + d / 2] * c + x[i] * s;
+          const auto first = static_cast<std::size_t>(i), second = static_cast<std::size_t>(i + d / 2);
+          head[first] = x[first] * c - x[second] * s;
+          head[second] = x[second] * c + x[first] * s;
         }
         if (is_q) {
           std::copy_n(head.data(), d, static_cast<float*>(a.q) + (r * a.n_heads_q + h) * d);

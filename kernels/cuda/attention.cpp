@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kLn2 = 0.693147180559945309417;
 // Warps that merge on a multiprocessor at a time, by fours.
-constexpr unsigned kMergeBlocksPerSm = 16;
+constexpr unsigned kMergeBlocksPerSm = 8;
 
 }  // namespace
 

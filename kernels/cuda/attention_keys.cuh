@@ -13,7 +13,8 @@
 
 namespace banyan::kernels::cuda {
 
-// Uniform in the warp but for slot_bytes_, which has for lane l the place of key l % kKeysPerWarp of the warp's share.
+// Uniform in the warp but for slot_bytes_: the keys of a part, or of a group of parts, that the warp copies have a lane
+// each that knows their place.
 template <class S>
 class KeyStream {
  public:
@@ -35,10 +36,12 @@ class KeyStream {
       copy_neighbours(base + slot_ * kSlotBytes);
       if (part == 1) next_tile();
     } else if (n_left_ > 0) {
-      const int i = part % S::kParts;
-      if (part < S::kParts)
-        slot_bytes_[i] = place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % S::kKeysPerWarp);
-      copy(base, slot_bytes_[i]);
+      const int i = part % S::kParts, group = i / kGroup;
+      if (part < S::kParts && i % kGroup == 0) {
+        slot_bytes_[group] =
+            place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % (kGroup * S::kKeysPerWarp));
+      }
+      copy(base, slot_bytes_[group], i % kGroup * S::kKeysPerWarp);
       if (part == 2 * S::kParts - 1) next_tile();
     }
     stage_ = (stage_ + 1) % S::kStages;
@@ -46,6 +49,8 @@ class KeyStream {
 
  private:
   static constexpr int kSlotBytes = S::kHeadDim * 2;
+  // Parts whose keys the lanes of a warp hold.
+  static constexpr int kGroup = S::kCopyWarps == 1 ? 32 / S::kKeysPerWarp : 1;
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % 32); }
   static __device__ __forceinline__ int warp() { return S::kCopyWarps == 1 ? 0 : static_cast<int>(threadIdx.x / 32); }
 
@@ -59,12 +64,12 @@ class KeyStream {
     return (run->first + rest) * kSlotBytes;
   }
 
-  __device__ __forceinline__ void copy(const char* base, std::int64_t slot_bytes) const {
+  __device__ __forceinline__ void copy(const char* base, std::int64_t slot_bytes, int first_lane) const {
     const std::uint32_t dst = ring_ + stage_ * S::kStageBytes;
 #pragma unroll
     for (int j = 0; j < S::kKeysPerWarp * S::kVectors / 32; ++j) {
       const int i = j * 32 + lane(), key = i / S::kVectors, vector = i % S::kVectors;
-      const std::int64_t place = __shfl_sync(kAllLanes, slot_bytes, key);
+      const std::int64_t place = __shfl_sync(kAllLanes, slot_bytes, first_lane + key);
       const bool valid = place >= 0;
       copy_async(dst + S::key_place(warp() * S::kKeysPerWarp + key, vector), base + (valid ? place : 0) + vector * 16,
                  valid);
@@ -98,10 +103,10 @@ class KeyStream {
     }
   }
 
-  const SlotRun* run_;                  // the one with the tile's first key
-  const char *keys_, *values_;          // of the KV head
-  std::int64_t slot_, n_left_in_run_;   // from the tile's first key on
-  std::int64_t slot_bytes_[S::kParts];  // of this lane's keys, in bytes from the first slot
+  const SlotRun* run_;                           // the one with the tile's first key
+  const char *keys_, *values_;                   // of the KV head
+  std::int64_t slot_, n_left_in_run_;            // from the tile's first key on
+  std::int64_t slot_bytes_[S::kParts / kGroup];  // of this lane's keys, in bytes from the first slot
   std::uint32_t ring_;
   int n_left_;  // keys from the tile's first on
   int stage_;

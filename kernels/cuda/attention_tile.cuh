@@ -22,7 +22,7 @@
 namespace banyan::kernels::cuda {
 
 // A tile kernel's shape. What the numbers rest on, for 128 dims on an H200:
-//   narrow   one warp; parts of 16 keys, so that eleven blocks of 17 KiB run: while one waits for its first keys or
+//   narrow   one warp; parts of 16 keys, so that a dozen blocks of 17 KiB run: while one waits for its first keys or
 //            computes, the others' copies are under way. 4.3 TB/s need about 30 KiB in flight per multiprocessor.
 //   wide     32 rows per warp, because reading a tile of keys and values from shared memory takes 256 cycles whatever
 //            its rows, and products 410 for 32 rows at the rate of mma.sync, but 205 for 16. 104 KiB: two blocks fit.
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
     if (ticket >= n_tickets) break;
     if (threadIdx.x == 0) drawn = atomicAdd(p.ticket, 1U);  // the next one, while this one is computed
     const std::uint32_t index = ticket / static_cast<std::uint32_t>(p.n_heads_kv);
-    const WorkItem item = p.work.items[range.begin + static_cast<int>(index)];
+    const WorkItem& item = p.work.items[range.begin + static_cast<int>(index)];
     compute_item<S>(p, item, static_cast<int>(ticket - index * static_cast<std::uint32_t>(p.n_heads_kv)), shared);
   }
   // Every block draws in vain once. The one that does so last leaves the counter as it was.

@@ -148,9 +148,9 @@ std::unique_ptr<Matrix> CudaBackend::pack(std::int64_t n_out, std::int64_t n_in,
   }
   const std::int64_t row_bytes = dtype_bytes(type, n_in);
   const std::int64_t n_block = std::clamp<std::int64_t>(kPackBytes / row_bytes, 1, n_out);
-  const std::int64_t n_piece = (n_block + team_.n_threads() - 1) / team_.n_threads();  // rows of one piece of work
+  constexpr std::int64_t n_piece = 64;  // rows of one piece of work
   std::vector<std::vector<float>> rows_f32(static_cast<std::size_t>(team_.n_threads()),
-                                           std::vector<float>(static_cast<std::size_t>(n_in)));
+                                           std::vector<float>(static_cast<std::size_t>(n_piece * n_in)));
   std::size_t turn = 0;
   for (std::int64_t begin = 0; begin < n_out; begin += n_block) {
     const std::int64_t end = std::min(n_out, begin + n_block);
@@ -159,13 +159,11 @@ std::unique_ptr<Matrix> CudaBackend::pack(std::int64_t n_out, std::int64_t n_in,
     slot.memory.reserve_bytes(n_block * row_bytes);
     auto* packed = static_cast<bf16*>(slot.memory.data());
     team_.run((end - begin + n_piece - 1) / n_piece, [&](std::int64_t piece, int thread) {
-      float* row = rows_f32[static_cast<std::size_t>(thread)].data();
+      float* values = rows_f32[static_cast<std::size_t>(thread)].data();
       const std::int64_t first = begin + piece * n_piece, last = std::min(end, first + n_piece);
-      for (std::int64_t r = first; r < last; ++r) {
-        rows.fill(r, r + 1, row);
-        bf16* dst = packed + (r - begin) * n_in;
-        for (std::int64_t i = 0; i < n_in; ++i) dst[i] = to_bf16(row[i]);
-      }
+      rows.fill(first, last, values);
+      bf16* dst = packed + (first - begin) * n_in;
+      for (std::int64_t i = 0; i < (last - first) * n_in; ++i) dst[i] = to_bf16(values[i]);
     });
     check(cudaMemcpyAsync(static_cast<std::byte*>(matrix->data) + begin * row_bytes, packed,
                           static_cast<std::size_t>((end - begin) * row_bytes), cudaMemcpyHostToDevice, stream_),
@@ -215,6 +213,9 @@ void CudaBackend::rope_kv(const RopeKvArgs& args) {
                  .inv_freq = args.inv_freq,
                  .n_rotary = args.kv.head_dim,
                  .magnitude = args.magnitude,
+                 .q_norm = args.q_norm,
+                 .k_norm = args.k_norm,
+                 .norm_eps = args.norm_eps,
                  .n_rows = n_rows_,
                  .n_heads_q = args.n_heads_q,
                  .kv = args.kv},

@@ -1,6 +1,6 @@
 #include <cassert>
 
-#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/rows.hpp"
 
@@ -14,6 +14,8 @@ __global__ void __launch_bounds__(kRowThreads)
     embed_kernel(const __nv_bfloat16* table, std::int64_t vocab_size, const TokenId* tokens, float* x,
                  std::int64_t n_rows, std::int64_t n_vectors) {
   const std::int64_t i = vector_index(), dim = n_vectors * kVector;
+  let_successor_begin();
+  wait_for_predecessor();
   if (i >= n_vectors) return;
   for (std::int64_t r = blockIdx.x; r < n_rows; r += gridDim.x) {
     const std::int64_t token = tokens[r];
@@ -25,6 +27,8 @@ __global__ void __launch_bounds__(kRowThreads)
 __global__ void __launch_bounds__(kRowThreads)
     silu_mul_kernel(const __nv_bfloat16* gate_up, __nv_bfloat16* y, std::int64_t n_rows, std::int64_t n_vectors) {
   const std::int64_t i = vector_index(), dim = n_vectors * kVector;
+  let_successor_begin();
+  wait_for_predecessor();
   if (i >= n_vectors) return;
   for (std::int64_t r = blockIdx.x; r < n_rows; r += gridDim.x) {
     const Vector8 gate = load8(gate_up + r * 2 * dim + i * kVector);
@@ -39,6 +43,8 @@ __global__ void __launch_bounds__(kRowThreads)
     gather_kernel(const float* src, const __nv_bfloat16* delta, const std::int32_t* index, float* dst, std::int64_t n,
                   std::int64_t n_vectors) {
   const std::int64_t i = vector_index(), dim = n_vectors * kVector;
+  let_successor_begin();
+  wait_for_predecessor();
   if (i >= n_vectors) return;
   for (std::int64_t r = blockIdx.x; r < n; r += gridDim.x) {
     const std::int64_t from = index[r] * dim + i * kVector;
@@ -58,26 +64,24 @@ void embed(const bf16* table, std::int64_t vocab_size, const TokenId* tokens, fl
            std::int64_t dim, cudaStream_t stream) {
   const std::int64_t n_vectors = checked_vectors(dim, "embed");
   if (n_rows == 0) return;
-  embed_kernel<<<row_grid(n_rows, n_vectors), kRowThreads, 0, stream>>>(reinterpret_cast<const __nv_bfloat16*>(table),
-                                                                        vocab_size, tokens, x, n_rows, n_vectors);
-  check_launch("embed");
+  launch_overlapped("embed", embed_kernel, row_grid(n_rows, n_vectors), kRowThreads, stream,
+                    reinterpret_cast<const __nv_bfloat16*>(table), vocab_size, tokens, x, n_rows, n_vectors);
 }
 
 void silu_mul(const bf16* gate_up, bf16* y, std::int64_t n_rows, std::int64_t dim, cudaStream_t stream) {
   const std::int64_t n_vectors = checked_vectors(dim, "silu_mul");
   if (n_rows == 0) return;
-  silu_mul_kernel<<<row_grid(n_rows, n_vectors), kRowThreads, 0, stream>>>(
-      reinterpret_cast<const __nv_bfloat16*>(gate_up), reinterpret_cast<__nv_bfloat16*>(y), n_rows, n_vectors);
-  check_launch("silu_mul");
+  launch_overlapped("silu_mul", silu_mul_kernel, row_grid(n_rows, n_vectors), kRowThreads, stream,
+                    reinterpret_cast<const __nv_bfloat16*>(gate_up), reinterpret_cast<__nv_bfloat16*>(y), n_rows,
+                    n_vectors);
 }
 
 void gather_rows(const float* src, const bf16* delta, const std::int32_t* index, float* dst, std::int64_t n,
                  std::int64_t dim, cudaStream_t stream) {
   const std::int64_t n_vectors = checked_vectors(dim, "gather_rows");
   if (n == 0) return;
-  gather_kernel<<<row_grid(n, n_vectors), kRowThreads, 0, stream>>>(src, reinterpret_cast<const __nv_bfloat16*>(delta),
-                                                                    index, dst, n, n_vectors);
-  check_launch("gather_rows");
+  launch_overlapped("gather_rows", gather_kernel, row_grid(n, n_vectors), kRowThreads, stream, src,
+                    reinterpret_cast<const __nv_bfloat16*>(delta), index, dst, n, n_vectors);
 }
 
 }  // namespace banyan::kernels::cuda

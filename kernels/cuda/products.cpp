@@ -8,6 +8,7 @@
 
 #include "banyan/error.hpp"
 #include "kernels/cuda/check.hpp"
+#include "kernels/cuda/few_rows.hpp"
 
 namespace banyan::kernels::cuda {
 namespace {
@@ -74,6 +75,11 @@ Products::~Products() { cublasLtDestroy(handle_); }
 
 void Products::run(const DeviceMatrix& w, const void* x, void* y, DType y_type, std::int64_t n_rows, bool accumulate) {
   if (n_rows <= 0) return;
+  if (!deterministic_ && is_few_rows_product(n_rows, w.n_in)) {
+    few_rows_product(static_cast<const bf16*>(w.data), static_cast<const bf16*>(x), y, y_type, n_rows, w.n_out, w.n_in,
+                     accumulate, stream_);
+    return;
+  }
   const std::int64_t bucket = deterministic_ ? kDeterministicRows : bucket_of(n_rows);
   const cublasLtMatmulAlgo_t& picked = algorithm({w.n_out, w.n_in, bucket, y_type, accumulate});
   Call call({w.n_out, w.n_in, n_rows, y_type, accumulate});

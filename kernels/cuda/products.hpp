@@ -1,4 +1,5 @@
-// Matrix products through cuBLASLt: bf16 operands, f32 sums. Knows weights and rows, no model.
+// Matrix products: bf16 operands, f32 sums; of one to four rows by few_rows.hpp, else through cuBLASLt. Knows weights
+// and rows, no model.
 //
 // An algorithm is picked once for each shape: the number of rows falls into a bucket, the likeliest candidates for it
 // are timed on scratch memory, and the fastest is kept. Deterministic products never split the inner dimension, and use

@@ -1,4 +1,4 @@
-#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/rows.hpp"
 
@@ -26,6 +26,8 @@ __global__ void __launch_bounds__(kRowThreads)
     rms_norm_kernel(float* x, const __nv_bfloat16* delta, const float* w, __nv_bfloat16* y, std::int64_t n_rows,
                     std::int64_t n_vectors, float eps) {
   const std::int64_t dim = n_vectors * kVector;
+  let_successor_begin();
+  wait_for_predecessor();
   for (std::int64_t r = blockIdx.x; r < n_rows; r += gridDim.x) {
     float* row = x + r * dim;
     Vector8 kept[kKept];
@@ -72,9 +74,9 @@ void launch(float* x, const bf16* delta, const float* w, bf16* y, std::int64_t n
   const std::int64_t n_vectors = checked_vectors(dim, "rms_norm");
   if (n_rows == 0) return;
   const auto n_threads = static_cast<unsigned>(std::min<std::int64_t>(kRowThreads, (n_vectors + 31) / 32 * 32));
-  rms_norm_kernel<<<row_grid(n_rows, 1), n_threads, 0, stream>>>(
-      x, reinterpret_cast<const __nv_bfloat16*>(delta), w, reinterpret_cast<__nv_bfloat16*>(y), n_rows, n_vectors, eps);
-  check_launch("rms_norm");
+  launch_overlapped("rms_norm", rms_norm_kernel, row_grid(n_rows, 1), n_threads, stream, x,
+                    reinterpret_cast<const __nv_bfloat16*>(delta), w, reinterpret_cast<__nv_bfloat16*>(y), n_rows,
+                    n_vectors, eps);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/rows.hpp"
 
@@ -100,13 +100,17 @@ __global__ void __launch_bounds__(kRowThreads)
   const int n_heads = n_heads_q + 2 * n_heads_kv, heads_at_a_time = kRowThreads / layout.n_lanes;
   const int lane = static_cast<int>(threadIdx.x) % layout.n_lanes;
   const auto* qkv = reinterpret_cast<const __nv_bfloat16*>(a.qkv);
+  let_successor_begin();
+  wait_for_predecessor();
   for (std::int64_t row = blockIdx.x; row < a.n_rows; row += gridDim.x) {
     __syncthreads();  // the angles of the row before have been read
     make_angles(a, row, angles);
     __syncthreads();
     const std::int64_t slot = a.kv_slots[row];
     // All lanes of a warp go through the same rounds, for the sums over lanes of a head.
-    for (int round = 0; round < n_heads; round += heads_at_a_time) {
+    const int first = static_cast<int>(blockIdx.y) * heads_at_a_time,
+              stride = static_cast<int>(gridDim.y) * heads_at_a_time;
+    for (int round = first; round < n_heads; round += stride) {
       const int head = round + static_cast<int>(threadIdx.x) / layout.n_lanes;
       const bool is_q = head < n_heads_q, is_k = !is_q && head < n_heads_q + n_heads_kv;
       float low[kPairs][kWidth] = {}, high[kPairs][kWidth] = {};
@@ -154,8 +158,12 @@ void launch(const RopeKv& a, cudaStream_t stream) {
   HeadLayout<kWidth, kPairs> layout{1, static_cast<int>(a.kv.head_dim / (2 * kWidth)),
                                     static_cast<int>(a.n_rotary / (2 * kWidth))};
   while (layout.n_lanes * kPairs < layout.n_pairs) layout.n_lanes *= 2;
-  rope_kv_kernel<<<row_grid(a.n_rows, 1), kRowThreads, 0, stream>>>(a, layout);
-  check_launch("rope_kv");
+  // Few rows: their heads are spread over blocks, too.
+  constexpr std::int64_t kFewRows = 128;
+  dim3 grid = row_grid(a.n_rows, 1);
+  const std::int64_t heads_at_a_time = kRowThreads / layout.n_lanes, n_heads = a.n_heads_q + 2 * a.kv.n_heads_kv;
+  if (a.n_rows <= kFewRows) grid.y = static_cast<unsigned>((n_heads + heads_at_a_time - 1) / heads_at_a_time);
+  launch_overlapped("rope_kv", rope_kv_kernel<kWidth, kPairs>, grid, kRowThreads, stream, a, layout);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ struct KindCost {
   // Shorter pieces only make more partials to merge.
   std::int64_t fewest_keys;
 };
-constexpr std::array<KindCost, kTileKinds> kKindCosts{{{11, 64, 256}, {3, 128, 512}, {2, 192, 512}, {1, 448, 1024}}};
+constexpr std::array<KindCost, kTileKinds> kKindCosts{{{12, 64, 64}, {3, 128, 128}, {2, 192, 256}, {1, 448, 512}}};
 // Where more calls than these are cut, their pieces even each other out.
 constexpr std::size_t kFewCalls = 32;
 
@@ -98,13 +98,16 @@ WorkItems::PieceLengths WorkItems::piece_lengths() {
   for (const AttentionCall& call : calls_) {
     const std::int64_t n_packed = (call.row_end - call.row_begin) * group_;
     if (n_packed <= 0) continue;
+    // As far as the last row sees: calls of no visible key change nothing, not even the pieces of others.
+    const std::int64_t n_seen = n_visible(call, static_cast<std::int32_t>(call.row_end) - 1);
+    if (n_seen == 0) continue;
     const auto kind = static_cast<std::size_t>(kind_of(n_packed, n_packed));
     KindLoad& load = loads_[kind];
     const std::int64_t n_tiles = ceil_div(n_packed, kTileRows[kind]);
-    const double n_keys = static_cast<double>(n_tiles * call.n_keys) * n_heads;
-    load.longest = std::max(load.longest, call.n_keys);
-    if (call.n_keys > kKindCosts[kind].fewest_keys) {
-      load.long_calls.push_back({n_tiles, call.n_keys});
+    const double n_keys = static_cast<double>(n_tiles * n_seen) * n_heads;
+    load.longest = std::max(load.longest, n_seen);
+    if (n_seen > kKindCosts[kind].fewest_keys) {
+      load.long_calls.push_back({n_tiles, n_seen});
       load.n_long_keys += n_keys;
     } else {
       load.n_items += static_cast<double>(n_tiles) * n_heads;

@@ -12,11 +12,15 @@ struct DTypeInfo {
   std::string_view name;
   std::int64_t block_elements, block_bytes;
 };
-// q8_0: f16 scale + 32 int8. q4_0: f16 scale + 16 bytes. q4_1: f16 scale, f16 minimum + 16 bytes.
+// In the order of the enumeration.
 constexpr std::array kDTypes{
-    DTypeInfo{DType::f32, "f32", 1, 4},     DTypeInfo{DType::f16, "f16", 1, 2},
-    DTypeInfo{DType::bf16, "bf16", 1, 2},   DTypeInfo{DType::q8_0, "q8_0", 32, 34},
-    DTypeInfo{DType::q4_0, "q4_0", 32, 18}, DTypeInfo{DType::q4_1, "q4_1", 32, 20},
+    DTypeInfo{DType::f32, "f32", 1, 4},       DTypeInfo{DType::f16, "f16", 1, 2},
+    DTypeInfo{DType::bf16, "bf16", 1, 2},     DTypeInfo{DType::q8_0, "q8_0", 32, 34},
+    DTypeInfo{DType::q4_0, "q4_0", 32, 18},   DTypeInfo{DType::q4_1, "q4_1", 32, 20},
+    DTypeInfo{DType::q5_0, "q5_0", 32, 22},   DTypeInfo{DType::q5_1, "q5_1", 32, 24},
+    DTypeInfo{DType::q2_k, "q2_k", 256, 84},  DTypeInfo{DType::q3_k, "q3_k", 256, 110},
+    DTypeInfo{DType::q4_k, "q4_k", 256, 144}, DTypeInfo{DType::q5_k, "q5_k", 256, 176},
+    DTypeInfo{DType::q6_k, "q6_k", 256, 210}, DTypeInfo{DType::iq4_nl, "iq4_nl", 32, 18},
 };
 
 const DTypeInfo& info(DType type) { return kDTypes[static_cast<std::size_t>(type)]; }
@@ -34,6 +38,8 @@ DType dtype_from_string(std::string_view name) {
   throw Error(ErrorCode::usage, std::string(name), "unknown element type; known: " + known);
 }
 
+std::int64_t dtype_block(DType type) { return info(type).block_elements; }
+
 std::int64_t dtype_bytes(DType type, std::int64_t n) {
   const auto& t = info(type);
   if (n % t.block_elements != 0) {
@@ -41,17 +47,6 @@ std::int64_t dtype_bytes(DType type, std::int64_t n) {
                 std::to_string(n) + " elements are not whole blocks of " + std::to_string(t.block_elements));
   }
   return checked_mul(n / t.block_elements, t.block_bytes, t.name);
-}
-
-float to_float(f16 x) {
-  const std::uint32_t sign = (x.bits & 0x8000u) << 16;
-  const std::uint32_t exponent = (x.bits >> 10) & 0x1fu;
-  const std::uint32_t mantissa = x.bits & 0x3ffu;
-  if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
-  // Zero and subnormals: mantissa * 2^-24 is exact in f32.
-  const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-  return sign != 0 ? -magnitude : magnitude;
 }
 
 f16 to_f16(float x) {

@@ -235,6 +235,11 @@ void SampleFlags::add(CLI::App& app, std::int64_t default_max_tokens) {
   app.add_option("--repetition-penalty", sampler.repetition_penalty)->capture_default_str();
   app.add_option("--presence-penalty", sampler.presence_penalty)->capture_default_str();
   app.add_option("--frequency-penalty", sampler.frequency_penalty)->capture_default_str();
+  app.add_option("--eos-id", eos_ids,
+                 "Id of a token that ends the text, beside the model's own; may be given several times")
+      ->transform(whole_number(0, std::numeric_limits<TokenId>::max()))
+      ->take_all()
+      ->allow_extra_args(false);
   app.add_flag("--ignore-eos", ignore_eos, "Do not end at end-of-text tokens");
 }
 
@@ -266,6 +271,7 @@ SampleOptions SampleFlags::options() {
   o.seed = static_cast<std::uint64_t>(seed);
   o.stop = stop;
   o.sampler = sampler;
+  o.eos_ids.assign(eos_ids.begin(), eos_ids.end());
   o.ignore_eos = ignore_eos;
   return o;
 }

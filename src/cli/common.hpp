@@ -26,6 +26,7 @@ Command add_code_eval(CLI::App& app);
 Command add_code_merge(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_convert(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_calibrate(CLI::App& app);
 
@@ -45,6 +46,7 @@ struct ModelFlags {
 struct SampleFlags {
   std::int64_t n = 1, max_tokens = -1, seed = -1;
   std::vector<std::string> stop;
+  std::vector<std::int64_t> eos_ids;
   SamplerOptions sampler;
   bool ignore_eos = false;
 

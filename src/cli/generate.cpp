@@ -1,14 +1,18 @@
 // banyan generate: prompts in, samples out as JSON Lines (or as streamed text on a terminal).
+#include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <iostream>
 #include <optional>
-#include <sstream>
 #include <unistd.h>
+#include <unordered_map>
 
 #include "banyan/code/samples.hpp"
 #include "banyan/read_file.hpp"
 #include "banyan/tree_view.hpp"
 #include "cli/common.hpp"
+#include "cli/prompt_file.hpp"
 
 namespace banyan::cli {
 namespace {
@@ -17,83 +21,44 @@ constexpr std::int64_t kMaxLogged = 20;  // errors on stderr; each is in its lin
 
 struct Prompt {
   nlohmann::json id;  // from the file, else the index
-  std::string text;
-};
-
-struct BadLine {
   std::int64_t index = 0;
-  Error error;
+  bool chat = false;  // a conversation: its answer ends where the template says, too
+  Node node;
 };
 
 struct Generate {
   ModelFlags model;
   SampleFlags sample;
   TextFlags text;
-  std::string out, tree;
+  std::string out, tree, template_name;
   std::int64_t n_logprobs = -1;
   bool chat = false, parse_special = false;
 
-  std::vector<BadLine> bad_lines;
+  std::shared_ptr<const Model> loaded;
+  std::vector<Prompt> prompts;  // inserted in the forest
   std::int64_t n_done = 0, n_failed = 0;
   std::optional<Error> first_error;
   std::optional<code::JsonLinesWriter> out_file;
   SampleOptions options;
 
   int run();
-  std::vector<Prompt> read_prompts();
-  std::vector<Prompt> read_prompt_lines(const std::string& content);
-  std::string as_turn(const Tokenizer& tokenizer, const std::string& turn) const;
-  Task<std::vector<Thought>> one(Session& session, const Prompt& prompt, std::uint64_t stream);
-  void write(const Prompt& prompt, const std::vector<TokenId>& prompt_ids, const std::string& model_name,
-             const Thought& thought);
+  void insert_prompts(Session& session, const std::string& content, bool lines);
+  void insert_prompt(Session& session, std::int64_t index, PromptLine line);
+  std::string as_chat(std::span<const ChatTurn> turns);
+  void sample_all(Session& session);
+  Task<std::vector<Thought>> start_sampling(Session& session, const Prompt& prompt);
+  void write(const Prompt& prompt, const Thought& thought);
   void write_error(const nlohmann::json& id, const Error& error);
   void count(const std::optional<Error>& error);
   void emit(const nlohmann::ordered_json& record);
   bool streams() const { return out.empty() && isatty(STDOUT_FILENO) != 0 && options.n == 1; }
 };
 
-// A line with a prompt, if it is one.
-std::optional<Prompt> parse_prompt(const std::string& line, std::int64_t index) {
-  const auto j = nlohmann::json::parse(line, nullptr, false);
-  if (!j.is_object() || !j.contains("prompt") || !j["prompt"].is_string()) return std::nullopt;
-  return Prompt{j.contains("id") ? j["id"] : nlohmann::json(index), j["prompt"].get<std::string>()};
-}
-
-// JSON Lines; the index of a prompt counts the lines that are none, too, and each of those is a failed item.
-std::vector<Prompt> Generate::read_prompt_lines(const std::string& content) {
-  std::vector<Prompt> prompts;
-  std::istringstream lines(content);
-  std::int64_t number = 0, index = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (auto prompt = parse_prompt(line, index)) {
-      prompts.push_back(std::move(*prompt));
-    } else {
-      const auto where = fmt::format("{}:{}", text.file, number);
-      bad_lines.push_back({index, Error(ErrorCode::bad_file, where, "no JSON object with a text under \"prompt\"")});
-    }
-    ++index;
-  }
-  return prompts;
-}
-
-std::vector<Prompt> Generate::read_prompts() {
-  if (!text.from_file()) return {{0, text.prompt}};
-  const std::string content = read_file(text.file);
-  const bool is_lines =
-      text.file.ends_with(".jsonl") || parse_prompt(content.substr(0, content.find('\n')), 0).has_value();
-  auto prompts = is_lines ? read_prompt_lines(content) : std::vector<Prompt>{{0, content}};
-  if (prompts.empty()) {
-    throw Error(ErrorCode::bad_file, text.file,
-                bad_lines.empty() ? "holds no prompt" : fmt::format("holds no prompt; {}", bad_lines[0].error.what()));
-  }
-  return prompts;
-}
-
-std::string Generate::as_turn(const Tokenizer& tokenizer, const std::string& turn) const {
-  const ChatTurn user{"user", turn};
-  return render_chat(chat_template_name(tokenizer.spec().chat_template), {&user, 1});
+// The id of a special token by its text; kNoToken: the vocabulary has none.
+TokenId find_special(const Tokenizer& tokenizer, const std::string& text) {
+  const auto ids = tokenizer.encode(text, {.add_bos = false, .parse_special = true});
+  const bool special = ids.size() == 1 && tokenizer.spec().kinds[static_cast<std::size_t>(ids[0])] != TokenKind::normal;
+  return special ? ids[0] : kNoToken;
 }
 
 void Generate::emit(const nlohmann::ordered_json& record) {
@@ -108,8 +73,7 @@ void Generate::count(const std::optional<Error>& error) {
   if (error && !first_error) first_error = error;
 }
 
-void Generate::write(const Prompt& p, const std::vector<TokenId>& prompt_ids, const std::string& model_name,
-                     const Thought& t) {
+void Generate::write(const Prompt& p, const Thought& t) {
   count(t.error);
   if (t.error && n_failed <= kMaxLogged) log(fmt::format("prompt {}: {}", p.id.dump(), t.error->what()));
   if (streams()) {
@@ -119,7 +83,7 @@ void Generate::write(const Prompt& p, const std::vector<TokenId>& prompt_ids, co
   nlohmann::ordered_json j;
   j["id"] = p.id;
   j["sample_id"] = t.sample;
-  j["prompt_token_ids"] = prompt_ids;
+  j["prompt_token_ids"] = p.node.path();
   j["token_ids"] = t.tokens;
   j["completion"] = t.text;
   j["finish_reason"] = to_string(t.finish);
@@ -135,7 +99,7 @@ void Generate::write(const Prompt& p, const std::vector<TokenId>& prompt_ids, co
   if (t.error) j["error"] = t.error->what();
   j["seed"] = options.seed;
   j["sampler"] = to_json(options.sampler);
-  j["model"] = model_name;
+  j["model"] = loaded->config().name;
   j["version"] = version();
   emit(j);
 }
@@ -146,25 +110,122 @@ void Generate::write_error(const nlohmann::json& id, const Error& error) {
   if (!streams()) emit({{"id", id}, {"finish_reason", "error"}, {"error", error.what()}});
 }
 
-Task<std::vector<Thought>> Generate::one(Session& session, const Prompt& p, std::uint64_t stream) {
-  const Tokenizer& tokenizer = *session.runner().tokenizer();
-  const auto whole = chat ? as_turn(tokenizer, p.text) : p.text;
-  // The template spells its own special tokens.
-  const auto ids = tokenizer.encode(whole, {.add_bos = true, .parse_special = parse_special || chat});
-  // Said here once, not by every sample with all the ids of the prompt.
-  if (const auto n = static_cast<std::int64_t>(ids.size()); n > session.runner().max_positions()) {
-    throw Error(ErrorCode::context_full, "prompt",
-                fmt::format("{} tokens are more than the model's context of {}", n, session.runner().max_positions()));
+// --- prompts into the forest ---------------------------------------------------------------------------------------
+
+std::string Generate::as_chat(std::span<const ChatTurn> turns) {
+  const TokenizerSpec& spec = loaded->tokenizer()->spec();
+  if (template_name.empty()) template_name = chat_template_name(spec.chat_template);
+  return render_chat(template_name, turns, chat_tokens(spec));
+}
+
+void Generate::insert_prompt(Session& session, std::int64_t index, PromptLine line) {
+  try {
+    const auto* raw = std::get_if<std::string>(&line.content);
+    const bool in_template = chat || raw == nullptr;
+    if (raw != nullptr && chat) line.content = Conversation{{"user", *raw}};
+    const std::string whole = in_template ? as_chat(std::get<Conversation>(line.content)) : *raw;
+    // The template spells its own special tokens.
+    const auto ids =
+        loaded->tokenizer()->encode(whole, {.add_bos = true, .parse_special = parse_special || in_template});
+    // Said here once, not by every sample with all the ids of the prompt.
+    const std::int64_t limit = session.runner().max_positions();
+    if (const auto n = static_cast<std::int64_t>(ids.size()); n > limit) {
+      throw Error(ErrorCode::context_full, "prompt",
+                  fmt::format("{} tokens are more than the model's context of {}", n, limit));
+    }
+    prompts.push_back({line.id, index, in_template, session.insert(ids)});
+  } catch (const Error& error) {
+    write_error(line.id, error);
   }
+}
+
+void Generate::insert_prompts(Session& session, const std::string& content, bool lines) {
+  if (!lines) return insert_prompt(session, 0, {0, content});
+  const auto begin = std::chrono::steady_clock::now();
+  read_prompt_lines(
+      text.file, content, [&](std::int64_t index, PromptLine line) { insert_prompt(session, index, std::move(line)); },
+      [&](std::int64_t index, const Error& error) { write_error(index, error); });
+  if (prompts.empty() && n_failed == 0) throw Error(ErrorCode::bad_file, text.file, "holds no prompt");
+  std::int64_t n_tokens = 0, n_stored = 0;
+  for (const Prompt& prompt : prompts) {
+    n_tokens += prompt.node.position();
+    n_stored += static_cast<std::int64_t>(prompt.node.tokens().size());
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  log(fmt::format("{} prompts of {} tokens are one forest of {} tokens ({:.1f} s)", prompts.size(), n_tokens, n_stored,
+                  took.count()));
+}
+
+// Depth first, so that prompts that share a prefix run side by side, wherever they stand in the file.
+std::vector<std::size_t> order_of_forest(const SequenceTree& tree, const std::vector<Prompt>& prompts) {
+  std::unordered_map<std::int64_t, std::size_t> by_node;
+  for (std::size_t i = 0; i < prompts.size(); ++i) by_node.emplace(prompts[i].node.id().value, i);
+  std::vector<std::size_t> order;
+  std::vector<NodeId> open(tree.roots().rbegin(), tree.roots().rend());
+  while (!open.empty()) {
+    const NodeId node = open.back();
+    open.pop_back();
+    if (const auto it = by_node.find(node.value); it != by_node.end()) order.push_back(it->second);
+    open.insert(open.end(), tree.children(node).rbegin(), tree.children(node).rend());
+  }
+  return order;
+}
+
+// --- samples -------------------------------------------------------------------------------------------------------
+
+Task<std::vector<Thought>> Generate::start_sampling(Session& session, const Prompt& p) {
   SampleOptions mine = options;
-  mine.stream = stream;
-  const std::string model_name = session.runner().name();
-  mine.on_done = [this, &p, ids, model_name](std::size_t, const Thought& t) { write(p, ids, model_name, t); };
+  mine.stream = static_cast<std::uint64_t>(p.index);
+  mine.keep_nodes = !tree.empty();  // for the picture
+  mine.on_done = [this, &p](std::size_t, const Thought& t) { write(p, t); };
   if (streams()) {
     mine.on_text = [](std::size_t, std::uint64_t, std::string_view piece) { std::cout << piece << std::flush; };
   }
-  const Node node = session.insert(ids);
-  co_return co_await session.sample(node, mine);
+  if (p.chat) {
+    const TokenId end = find_special(*loaded->tokenizer(), chat_answer_end(template_name));
+    if (end != kNoToken) mine.eos_ids.push_back(end);
+  }
+  return session.sample(p.node, std::move(mine));
+}
+
+// Prompts are started as others end: a search that waits costs memory, its prompt in the forest costs little.
+void Generate::sample_all(Session& session) {
+  struct Running {
+    Job<std::vector<Thought>> job;
+    std::size_t prompt;
+  };
+  const auto order = order_of_forest(session.tree(), prompts);
+  const auto n_running_most = static_cast<std::size_t>(std::max<std::int64_t>(2, 2 * model.max_batch / options.n));
+  const auto total = options.n * static_cast<std::int64_t>(prompts.size());
+  std::vector<Running> running;
+  std::vector<std::vector<Thought>> kept;  // keeps their nodes for the picture
+  const auto collect = [&](Running& r) {
+    if (!r.job.done()) return false;
+    try {
+      auto thoughts = r.job.result();
+      if (!tree.empty()) kept.push_back(std::move(thoughts));
+    } catch (const Error& e) {
+      write_error(prompts[r.prompt].id, e);
+    }
+    if (tree.empty()) prompts[r.prompt].node = Node();
+    return true;
+  };
+  std::size_t n_started = 0;
+  for (bool more = true; !interrupted() && (more || n_started < order.size());) {
+    for (; n_started < order.size() && running.size() < n_running_most; ++n_started) {
+      const std::size_t i = order[n_started];
+      running.push_back({session.start(start_sampling(session, prompts[i])), i});
+    }
+    more = session.step();
+    std::erase_if(running, collect);
+    if (streams()) continue;
+    const auto s = session.stats();
+    progress(fmt::format("{} samples running, {} waiting of {} · {} tokens · KV {}/{}", s.n_active,
+                         total - n_done - n_failed - s.n_active, total, s.n_generated, s.kv_slots_used,
+                         s.kv_slots_total));
+  }
+  end_progress();
+  if (!tree.empty()) write_tree_view(session.tree(), loaded->tokenizer().get(), tree);
 }
 
 int Generate::run() {
@@ -172,42 +233,27 @@ int Generate::run() {
   check_tree_path(tree);
   options = sample.options();
   options.n_logprobs = n_logprobs > 0 ? n_logprobs : 0;
-  const auto prompts = read_prompts();
-  const auto loaded = model.load();
+  std::string content = text.from_file() ? read_file(text.file) : text.prompt;
+  const bool lines = text.from_file() && holds_prompt_lines(text.file, content);
+  if (!template_name.empty()) {
+    chat = true;
+    chat_answer_end(template_name);  // refuses an unknown name before anything is loaded
+  }
+  loaded = model.load();
   if (!loaded->tokenizer()) throw Error(ErrorCode::bad_file, model.path, "holds no tokenizer");
-  if (chat) as_turn(*loaded->tokenizer(), "");  // refuses an unknown template before anything runs
+  const ChatTurn nothing{"user", ""};
+  if (chat) as_chat({&nothing, 1});  // refuses an unknown template before anything runs
   if (!out.empty()) {
     make_parent(out);
     out_file.emplace(out, /*resume=*/false);
   }
   Session session;
-  const std::int64_t positions = loaded->config().max_positions;
-  model.add_lane(
-      session, loaded,
-      positions * std::min<std::int64_t>(model.max_batch, options.n * static_cast<std::int64_t>(prompts.size())));
-
-  for (const BadLine& bad : bad_lines) write_error(bad.index, bad.error);
-  std::vector<Job<std::vector<Thought>>> jobs;
-  for (std::size_t i = 0; i < prompts.size(); ++i) jobs.push_back(session.start(one(session, prompts[i], i)));
-  const auto total = options.n * static_cast<std::int64_t>(prompts.size());
-  while (!interrupted() && session.step()) {
-    const auto s = session.stats();
-    if (!streams()) {
-      progress(fmt::format("{} samples running, {} waiting of {} · {} tokens · KV {}/{}", s.n_active, s.n_waiting,
-                           total, s.n_generated, s.kv_slots_used, s.kv_slots_total));
-    }
-  }
-  end_progress();
-  std::vector<std::vector<Thought>> kept;  // keeps their nodes for the picture
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (!jobs[i].done()) continue;
-    try {
-      kept.push_back(jobs[i].result());
-    } catch (const Error& e) {
-      write_error(prompts[i].id, e);
-    }
-  }
-  if (!tree.empty()) write_tree_view(session.tree(), loaded->tokenizer().get(), tree);
+  const std::int64_t n_prompts = lines ? 1 + std::count(content.begin(), content.end(), '\n') : 1;
+  model.add_lane(session, loaded,
+                 loaded->config().max_positions * std::min<std::int64_t>(model.max_batch, options.n * n_prompts));
+  insert_prompts(session, content, lines);
+  content = {};
+  sample_all(session);
   const auto s = session.stats();
   log(fmt::format(
       "{} tokens generated · prompt tokens computed {}, saved {} · attention bytes {:.3g} shared, {:.3g} unshared",
@@ -223,12 +269,17 @@ Command add_generate(CLI::App& app) {
   auto g = std::make_shared<Generate>();
   g->model.add(app);
   g->sample.add(app, 128);
-  g->text.add(app, "Prompt", "Prompts: a text file, or JSON Lines with \"prompt\" and optional \"id\"");
+  g->text.add(app, "Prompt",
+              "Prompts: a text file, or JSON Lines with \"prompt\" or \"messages\" (turns of \"role\" and \"content\", "
+              "written in the chat template) and optional \"id\"");
   app.add_option("--out", g->out, "Write JSON Lines here instead of standard output");
   app.add_option("--tree", g->tree, "Draw the tree: NAME.html, NAME.dot or NAME.json");
   app.add_option("--logprobs", g->n_logprobs, "Report the K likeliest tokens of each position")
       ->transform(whole_number(1, 1000));
   app.add_flag("--chat", g->chat, "Prompts are user turns of the model's chat template");
+  app.add_option("--chat-template", g->template_name,
+                 fmt::format("Implies --chat; the template to use instead of the model's own: {}",
+                             fmt::join(chat_template_names(), ", ")));
   app.add_flag("--parse-special", g->parse_special, "Text that spells a special token becomes that token");
   app.footer(
       "Examples:\n  banyan generate -m model.gguf -p \"Once upon a time\" --n 4 --seed 1\n"

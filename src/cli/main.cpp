@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   add(code, "merge", "Join the sample files of shards", add_code_merge);
   add(&app, "plan", "Print the plan of a tree, with its costs", add_plan);
   add(&app, "inspect", "Say what a model file holds and what would be used", add_inspect);
+  add(&app, "convert", "Write a model in another form or element type", add_convert);
   add(&app, "tokenize", "Text to token ids", add_tokenize);
   add(&app, "calibrate", "Measure this machine's constants for predictions", add_calibrate);
 

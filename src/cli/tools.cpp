@@ -1,6 +1,8 @@
 // banyan plan, inspect, tokenize, calibrate: small tools over the library.
+#include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <iostream>
 
 #include "banyan/calibrate.hpp"
@@ -102,12 +104,15 @@ struct Tokenize {
 
 struct Calibrate {
   ShapeFlags shape;
-  std::string out = default_cost_model_path();
+  std::string out = default_cost_model_path(), device = "cpu";
   int n_threads = 0;
 
   int run() const {
     make_parent(out);
-    const CostModel model = calibrate(shape.shape(), dtype_from_string(shape.kv_type), n_threads);
+    LoadOptions where;
+    where.device = device == "cuda" ? Device::cuda : Device::cpu;
+    where.n_threads = n_threads;
+    const CostModel model = calibrate(shape.shape(), dtype_from_string(shape.kv_type), where);
     fmt::print("{}\n{:.3g} us a call, {:.4g} GB/s, {:.4g} GFLOP/s\n", model.machine, model.call_us,
                model.bytes_per_us / 1e3, model.flops_per_us / 1e3);
     save_cost_model(model, out);
@@ -130,16 +135,43 @@ Command add_plan(CLI::App& app) {
   return [t] { return t->run(); };
 }
 
+namespace {
+
+// "VmRSS", "VmHWM": memory of this process now and at most, from /proc; 0 where the system does not say.
+std::int64_t process_bytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name + ":")) return std::stoll(line.substr(name.size() + 1)) * 1024;
+  }
+  return 0;
+}
+
+// Loads the model as every command does and says what it took: time, and memory beyond what the process had before.
+int inspect(const ModelFlags& flags) {
+  using Clock = std::chrono::steady_clock;
+  const std::int64_t before = process_bytes("VmRSS");
+  const auto start = Clock::now();
+  const auto model = flags.load();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const std::int64_t peak = process_bytes("VmHWM") - before;
+  const auto weights = static_cast<double>(model->weight_bytes());
+  std::cout << model->describe()
+            << fmt::format("{:<14}{} bytes of memory at most while loading, {:.2f} x the weights\n", "peak", peak,
+                           static_cast<double>(peak) / weights)
+            << fmt::format("{:<14}{:.2f} s, {:.2f} GB/s of weights in memory\n", "loaded in", seconds,
+                           weights / seconds / 1e9);
+  return kDone;
+}
+
+}  // namespace
+
 Command add_inspect(CLI::App& app) {
   auto flags = std::make_shared<ModelFlags>();
   app.add_option("model,-m,--model", flags->path, "Model: a Hugging Face directory or one .gguf")->required();
   app.add_option("--compute", flags->compute, "What weights are multiplied in")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}));
   app.footer("Example:\n  banyan inspect model.gguf");
-  return [flags] {
-    std::cout << flags->load()->describe();
-    return kDone;
-  };
+  return [flags] { return inspect(*flags); };
 }
 
 Command add_tokenize(CLI::App& app) {
@@ -156,6 +188,9 @@ Command add_calibrate(CLI::App& app) {
   auto t = std::make_shared<Calibrate>();
   t->shape.add(app);
   app.add_option("--out", t->out, "Where the constants go")->capture_default_str();
+  app.add_option("--device", t->device, "What is measured")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   app.add_option("-t,--threads", t->n_threads, "Threads; 0: all cores")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();

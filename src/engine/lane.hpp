@@ -7,6 +7,7 @@
 #pragma once
 
 #include <coroutine>
+#include <deque>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -157,9 +158,9 @@ struct Lane : std::enable_shared_from_this<Lane> {
 
 struct SessionState {
   std::vector<std::shared_ptr<Lane>> lanes;
-  std::vector<std::shared_ptr<JobState>> started;  // jobs that have not run yet
-  std::vector<Wish*> ready;                        // whose items are all done, in the order they became so
-  std::shared_ptr<JobState> current_job;           // the one whose coroutine runs now
+  std::deque<std::shared_ptr<JobState>> started;  // jobs that have not run yet
+  std::deque<Wish*> ready;                        // whose items are all done, in the order they became so
+  std::shared_ptr<JobState> current_job;          // the one whose coroutine runs now
   std::int64_t next_number = 0;
 
   void resume();  // the searches whose wish is met

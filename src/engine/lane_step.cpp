@@ -116,8 +116,10 @@ void Lane::grow_sample(Item& item, const StepAnswer& answer) {
   ++stats.n_generated;
   if (item.wish->job) ++item.wish->job->n_tokens;
 
-  const auto& eos = runner->eos_ids();
-  if (!options_of.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end()) {
+  const auto among = [token](const std::vector<TokenId>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  if (!options_of.ignore_eos && (among(runner->eos_ids()) || among(options_of.eos_ids))) {
     finish_sample(item, FinishReason::eos);
     return;
   }

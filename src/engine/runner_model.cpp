@@ -21,7 +21,7 @@ class ModelRunner final : public StepRunner {
         kv_bytes_per_token_(banyan::kv_bytes_per_token(model_->config(), options.kv_type)),
         tokenizer_(model_->tokenizer()),
         forward_(model_, options.kv_type, options.n_kv_slots),
-        device_answerer_(detail::make_device_answerer(*model_)),
+        device_answerer_(model_->config().reward_head ? nullptr : detail::make_device_answerer(*model_)),
         answerer_(model_->config().vocab_size, model_->options().n_threads) {
     forward_.set_skip_attention(options.skip_attention);
     if (options.random_kv) forward_.fill_kv_randomly();
@@ -56,13 +56,10 @@ class ModelRunner final : public StepRunner {
   StepTimes harvest(Ticket /*ticket*/, std::span<StepAnswer> answers) override {
     const auto begin = std::chrono::steady_clock::now();
     if (device_answerer_) device_answerer_->harvest(answers);
-    if (!for_host_.empty()) {
-      for (const std::int32_t index : for_host_) {
-        const auto i = static_cast<std::size_t>(index);
-        if (queries_[i].kind == StepQuery::Kind::reward) {
-          answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
-        }
-      }
+    if (model_->config().reward_head) {
+      answer_rewards(forward_.logits(), answers);
+    } else if (!for_host_.empty()) {
+      refuse_rewards(answers);
       answerer_.answer(*tree_, *plan_, forward_.logits(), queries_, for_host_, answers);
     }
     times_.sample_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
@@ -70,11 +67,30 @@ class ModelRunner final : public StepRunner {
   }
 
  private:
+  void answer_rewards(std::span<const float> rewards, std::span<StepAnswer> answers) const {
+    for (std::size_t i = 0; i < queries_.size(); ++i) {
+      if (queries_[i].kind == StepQuery::Kind::reward) {
+        answers[i].reward = rewards[static_cast<std::size_t>(queries_[i].logit_index)];
+      } else {
+        answers[i].error =
+            Error(ErrorCode::unsupported, name(), "is a reward model: it has a scalar head and draws no tokens");
+      }
+    }
+  }
+  void refuse_rewards(std::span<StepAnswer> answers) const {
+    for (const std::int32_t index : for_host_) {
+      const auto i = static_cast<std::size_t>(index);
+      if (queries_[i].kind == StepQuery::Kind::reward) {
+        answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
+      }
+    }
+  }
+
   std::shared_ptr<const Model> model_;
   std::int64_t n_kv_slots_, max_positions_, kv_bytes_per_token_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   Forward forward_;
-  std::unique_ptr<detail::DeviceAnswerer> device_answerer_;  // null: logits are on the host
+  std::unique_ptr<detail::DeviceAnswerer> device_answerer_;  // null: the host answers
   detail::Answerer answerer_;
   // of the step in flight
   const SequenceTree* tree_ = nullptr;

@@ -71,12 +71,12 @@ void SessionState::resume() {
   // Only what stands there now: searches woken here may start others and meet new wishes; those come next turn.
   for (std::size_t n = started.size(); n > 0 && !started.empty(); --n) {
     const auto job = started.front();
-    started.erase(started.begin());
+    started.pop_front();
     if (job->handle) run(job, job->handle);
   }
   for (std::size_t n = ready.size(); n > 0 && !ready.empty(); --n) {
     Wish& wish = *ready.front();
-    ready.erase(ready.begin());
+    ready.pop_front();
     // A wish that was met before it was awaited has no waiter: its verb goes on by itself.
     if (wish.waiter) run(wish.job, std::exchange(wish.waiter, nullptr));
   }
@@ -197,6 +197,14 @@ std::unique_ptr<detail::Item> make_item(detail::Wish& wish, detail::Item::Kind k
   return item;
 }
 
+void check_eos_ids(const detail::Lane& lane, std::span<const TokenId> ids) {
+  for (const TokenId id : ids) {
+    if (id >= 0 && id < lane.runner->vocab_size()) continue;
+    throw Error(ErrorCode::usage, "eos_ids",
+                std::to_string(id) + " is not in the vocabulary of " + std::to_string(lane.runner->vocab_size()));
+  }
+}
+
 void check(const SampleOptions& options) {
   validate(options.sampler);
   const auto bad = [](const char* name, std::int64_t value, const char* rule) {
@@ -218,6 +226,7 @@ Task<std::vector<Thought>> Session::sample(std::vector<Node> nodes, SampleOption
   std::vector<TokenId> path;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     detail::Lane& l = *lane_of(nodes[i].lane_);
+    check_eos_ids(l, wish.sample.eos_ids);
     l.forget_dead_counts();
     l.tree.path_tokens(nodes[i].id(), path);
     const std::uint64_t stream = wish.sample.stream.value_or(hash_path(path));

@@ -1,8 +1,6 @@
 // A model's files, opened and understood, whatever their form: configuration, named tensors, tokenizer, end-of-text
-// ids. Layer 5, internal. It computes nothing; weights.hpp turns the tensors into matrices.
-//
-// Only plain Llama is let through: every key or tensor that would change the arithmetic in a way that banyan does not
-// do (rope scaling, biases, experts, sliding windows, q/k norms, scales …) is refused by name, never ignored.
+// ids. Layer 5, internal. It computes nothing; model_tensors.hpp says which tensor is what, weights.hpp makes matrices
+// of them.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +11,23 @@
 #include <variant>
 #include <vector>
 
-#include "banyan/model.hpp"
+#include "banyan/tokenizer.hpp"
+#include "model/config.hpp"
 #include "model/gguf.hpp"
 #include "model/safetensors.hpp"
 #include "model/tensor.hpp"
 
 namespace banyan {
 
-// How a file form spells the tensors of a Llama.
-struct TensorNames {
-  std::string_view embed, final_norm, head;
-  std::string_view layers;  // a tensor of layer i is layers + "i." + its name below
-  std::string_view attn_norm, q, k, v, attn_out, ffn_norm, gate, up, down;
-};
-extern const TensorNames kHfNames, kGgufNames;
-
-// Whether a Llama of n_layers layers has a tensor of this name.
-bool is_llama_tensor(const TensorNames& names, std::int64_t n_layers, std::string_view name);
+constexpr std::string_view kGgufFormat = "GGUF", kHfFormat = "safetensors", kNoFormat = "random weights";
 
 struct Checkpoint {
   std::string path;
-  std::string format;  // "GGUF", "safetensors"
-  ModelConfig config{};
+  std::string_view format;  // one of the above
+  ModelSpec spec{};
   std::shared_ptr<const Tokenizer> tokenizer{};  // null when the files hold none
   std::vector<TokenId> eos_ids{};                // union over the files, ascending
   const TensorNames* names = nullptr;
-  bool interleaved_qk = false;                 // q and k rows in GGUF's order: pair i of a head in rows 2i and 2i + 1
   std::optional<std::uint64_t> random_seed{};  // there are no files: weights are random
 
   std::variant<std::monostate, std::unique_ptr<GgufFile>, std::unique_ptr<SafetensorsFiles>> files{};
@@ -51,9 +40,6 @@ Checkpoint open_checkpoint(const std::string& path);
 Checkpoint random_checkpoint(const std::string& config_path, std::uint64_t seed);
 
 // --- the parts, each by itself -------------------------------------------------------------------------------------
-ModelConfig config_from_json(const std::string& path);
-ModelConfig config_from_gguf(const GgufFile& file);
-
 TokenizerSpec tokenizer_spec_from_gguf(const GgufFile& file);
 // Null when the files hold no tokenizer.
 std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufFile& file);

@@ -103,7 +103,7 @@ struct Forward::Impl {
   Buffer ffn{*backend, activation};       // [n_rows, intermediate_size]
   Buffer last{*backend, DType::f32};      // [n_logits, hidden_size]  rows of x
   Buffer hidden{*backend, activation};    // [n_logits, hidden_size]
-  Buffer logits{*backend, DType::f32};    // [n_logits, vocab_size]
+  Buffer logits{*backend, DType::f32};    // [n_logits, vocab_size], or [n_logits, 1] with a scalar head
   std::int64_t n_logits = 0;
   std::vector<float> host_logits;  // of a device's
 
@@ -134,15 +134,22 @@ void Forward::Impl::reserve(std::int64_t n_rows) {
   ffn.reserve(n_rows * config.intermediate_size);
   last.reserve(n_logits * config.hidden_size);
   hidden.reserve(n_logits * config.hidden_size);
-  logits.reserve(n_logits * config.vocab_size);
+  logits.reserve(n_logits * model->head().n_out);
 }
 
 // x += W_o attention(rope(W_qkv norm(x)))
 void Forward::Impl::attention_block(std::int64_t n_rows, const LayerWeights& layer, const kernels::KvView& view) {
   backend->rms_norm(x.f32(), layer.attn_norm, normed.data(), n_rows, config.hidden_size, config.rms_eps);
-  backend->matmul(*layer.qkv, normed.data(), qkv.data(), n_rows, nullptr);
-  backend->rope_kv(
-      {.qkv = qkv.data(), .q = q.data(), .inv_freq = model->inv_freq(), .n_heads_q = config.n_heads_q, .kv = view});
+  backend->matmul(*layer.qkv, normed.data(), qkv.data(), n_rows, layer.qkv_bias);
+  backend->rope_kv({.qkv = qkv.data(),
+                    .q = q.data(),
+                    .inv_freq = layer.inv_freq,
+                    .magnitude = layer.rope_magnitude,
+                    .n_heads_q = config.n_heads_q,
+                    .kv = view,
+                    .q_norm = layer.q_norm,
+                    .k_norm = layer.k_norm,
+                    .norm_eps = config.rms_eps});
   if (!skip_attention) {
     backend->attention({.q = q.data(),
                         .o = attended.data(),
@@ -152,15 +159,15 @@ void Forward::Impl::attention_block(std::int64_t n_rows, const LayerWeights& lay
   }
   // Without attention q stands in for its output: same shape, and finite.
   const void* attention_out = skip_attention ? q.data() : attended.data();
-  backend->matmul_f32(*layer.attn_out, attention_out, x.f32(), n_rows, nullptr, true);
+  backend->matmul_f32(*layer.attn_out, attention_out, x.f32(), n_rows, layer.attn_out_bias, true);
 }
 
 // x += W_down (silu(W_gate norm(x)) * W_up norm(x))
 void Forward::Impl::ffn_block(std::int64_t n_rows, const LayerWeights& layer) {
   backend->rms_norm(x.f32(), layer.ffn_norm, normed.data(), n_rows, config.hidden_size, config.rms_eps);
-  backend->matmul(*layer.gate_up, normed.data(), gate_up.data(), n_rows, nullptr);
+  backend->matmul(*layer.gate_up, normed.data(), gate_up.data(), n_rows, layer.gate_up_bias);
   backend->silu_mul(gate_up.data(), ffn.data(), n_rows, config.intermediate_size);
-  backend->matmul_f32(*layer.down, ffn.data(), x.f32(), n_rows, nullptr, true);
+  backend->matmul_f32(*layer.down, ffn.data(), x.f32(), n_rows, layer.down_bias, true);
 }
 
 void Forward::Impl::head() {
@@ -203,7 +210,7 @@ const kernels::Backend& Forward::backend() const { return *impl_->backend; }
 
 std::span<const float> Forward::logits() {
   Impl& f = *impl_;
-  const auto n = static_cast<std::size_t>(f.n_logits * f.config.vocab_size);
+  const auto n = static_cast<std::size_t>(f.n_logits * f.model->head().n_out);
   f.backend->synchronize();
   if (f.model->options().device != Device::cuda) return {f.logits.f32(), n};
   f.host_logits.resize(n);

@@ -46,6 +46,7 @@ class Forward {
   const float* device_logits() const;
   const kernels::Backend& backend() const;
   // Waits for the step. Its logits [plan.logit_rows.size(), vocab_size], in host memory, valid until the next submit().
+  // Of a model with a scalar head: one number for each of the rows.
   std::span<const float> logits();
   std::span<const float> run(const Plan& plan) {
     submit(plan);

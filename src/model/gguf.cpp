@@ -15,7 +15,9 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr std::uint32_t kMaxDims = 4;           // the format's own limit
 constexpr std::int64_t kDefaultAlignment = 32;  // bytes
 constexpr std::int64_t kMaxAlignment = 1 << 20;
-constexpr std::size_t kMaxNameBytes = 65535;  // of keys, by the format; ours for tensors too
+// The limits of tensors hold for keys too.
+constexpr std::size_t kMaxNameBytes = kMaxTensorNameBytes;
+constexpr std::uint64_t kMaxEntries = kMaxTensors;
 
 // Fewest bytes that one entry can take: what a count is checked against before anything is reserved for it.
 constexpr std::uint64_t kMinKeyBytes = 8 + 4 + 1;
@@ -64,21 +66,21 @@ constexpr std::array kTensorTypes{
     TensorType{1, "F16", DType::f16},
     TensorType{2, "Q4_0", DType::q4_0},
     TensorType{3, "Q4_1", DType::q4_1},
-    TensorType{6, "Q5_0", {}},
-    TensorType{7, "Q5_1", {}},
+    TensorType{6, "Q5_0", DType::q5_0},
+    TensorType{7, "Q5_1", DType::q5_1},
     TensorType{8, "Q8_0", DType::q8_0},
     TensorType{9, "Q8_1", {}},
-    TensorType{10, "Q2_K", {}},
-    TensorType{11, "Q3_K", {}},
-    TensorType{12, "Q4_K", {}},
-    TensorType{13, "Q5_K", {}},
-    TensorType{14, "Q6_K", {}},
+    TensorType{10, "Q2_K", DType::q2_k},
+    TensorType{11, "Q3_K", DType::q3_k},
+    TensorType{12, "Q4_K", DType::q4_k},
+    TensorType{13, "Q5_K", DType::q5_k},
+    TensorType{14, "Q6_K", DType::q6_k},
     TensorType{15, "Q8_K", {}},
     TensorType{16, "IQ2_XXS", {}},
     TensorType{17, "IQ2_XS", {}},
     TensorType{18, "IQ3_XXS", {}},
     TensorType{19, "IQ1_S", {}},
-    TensorType{20, "IQ4_NL", {}},
+    TensorType{20, "IQ4_NL", DType::iq4_nl},
     TensorType{21, "IQ3_S", {}},
     TensorType{22, "IQ2_S", {}},
     TensorType{23, "IQ4_XS", {}},
@@ -98,15 +100,18 @@ DType tensor_type(std::uint32_t number, const std::string& where) {
   const auto* found = std::ranges::find(kTensorTypes, number, &TensorType::number);
   if (found == kTensorTypes.end())
     throw Error(ErrorCode::bad_file, where, fmt::format("unknown type number {}", number));
-  if (!found->type) {
-    throw Error(ErrorCode::unsupported, where,
-                fmt::format("type {} is not supported; use a file with F32, F16, BF16, Q8_0, Q4_0 or Q4_1 tensors",
-                            found->name));
+  if (found->type) return *found->type;
+  std::string known;
+  for (const TensorType& t : kTensorTypes) {
+    if (t.type) known += fmt::format("{}{}", known.empty() ? "" : ", ", t.name);
   }
-  return *found->type;
+  throw Error(ErrorCode::unsupported, where,
+              fmt::format("type {} is not supported; these are: {}", found->name, known));
 }
 
 }  // namespace
+
+std::uint32_t gguf_type_number(DType type) { return std::ranges::find(kTensorTypes, type, &TensorType::type)->number; }
 
 // Reads forward through the file; never past its end. `field` names what is being read in the error.
 class GgufFile::Cursor {
@@ -117,10 +122,11 @@ class GgufFile::Cursor {
   T read(std::string_view field) {
     return load<T>(take(sizeof(T), field));
   }
-  // A key or a tensor's name: short, so that messages that quote it are.
   std::string_view read_name(std::string_view field) {
     const std::string_view name = read_string(field);
-    if (name.size() > kMaxNameBytes) throw error(field, fmt::format("a name of {} bytes", name.size()));
+    if (name.size() > kMaxNameBytes) {
+      throw error(field, fmt::format("its name has {} bytes, the limit is {}", name.size(), kMaxNameBytes));
+    }
     return name;
   }
   std::string_view read_string(std::string_view field) {
@@ -134,6 +140,11 @@ class GgufFile::Cursor {
     const std::byte* p = bytes_.data() + at_;
     at_ += n;
     return p;
+  }
+  std::uint64_t read_n_entries(std::string_view field) {
+    const auto n = read<std::uint64_t>(field);
+    if (n > kMaxEntries) throw error(field, fmt::format("{} is beyond the limit of {}", n, kMaxEntries));
+    return n;
   }
   // Throws unless `n` entries of at least `min_bytes` each can still follow.
   void check_count(std::uint64_t n, std::uint64_t min_bytes, std::string_view field) const {
@@ -171,8 +182,8 @@ GgufFile::GgufFile(const std::string& path, Scope scope) : file_(path) {
                 swapped ? fmt::format("{:#x} is byte-swapped: big-endian files are not supported", version)
                         : fmt::format("version {} is not supported; banyan reads 2 and 3", version));
   }
-  const auto n_tensors = in.read<std::uint64_t>("tensor count");
-  const auto n_keys = in.read<std::uint64_t>("key count");
+  const std::uint64_t n_tensors = in.read_n_entries("tensor count");
+  const std::uint64_t n_keys = in.read_n_entries("key count");
   in.check_count(n_tensors, kMinTensorBytes, "tensor count");
   in.check_count(n_keys, kMinKeyBytes, "key count");
   read_metadata(in, n_keys);
@@ -190,6 +201,7 @@ void GgufFile::read_metadata(Cursor& in, std::uint64_t n_keys) {
       }
       return static_cast<GgufType>(number);
     };
+    const std::byte* begin = in.rest().data();
     Value value{.type = read_type()};
     if (value.type == GgufType::array) {
       value = {.type = read_type(), .array = true, .n = in.read<std::uint64_t>(field)};
@@ -202,6 +214,7 @@ void GgufFile::read_metadata(Cursor& in, std::uint64_t n_keys) {
     } else {
       value.data = in.take(value.n * type_bytes(value.type), field);
     }
+    value.raw = {begin, in.rest().data()};
     if (!values_.emplace(key, value).second) throw in.error(field, "stands in the file twice");
   }
 }
@@ -213,7 +226,7 @@ void GgufFile::read_tensors(Cursor& in, std::uint64_t n_tensors) {
   }
   std::vector<std::pair<std::uint64_t, Tensor*>> in_order;
   for (std::uint64_t i = 0; i < n_tensors; ++i) {
-    const std::string name(in.read_name(fmt::format("name of tensor {}", i)));
+    const std::string name(in.read_name(fmt::format("tensor {}", i)));
     const std::string field = fmt::format("tensor '{}'", name);
     Tensor tensor{.where = file_.path() + ": " + field};
     const auto n_dims = in.read<std::uint32_t>(field);
@@ -261,6 +274,14 @@ Error GgufFile::key_error(std::string_view key, const std::string& message) cons
   return {ErrorCode::bad_file, fmt::format("{}: key '{}'", file_.path(), key), message};
 }
 
+std::vector<std::string_view> GgufFile::keys() const {
+  std::vector<std::string_view> out;
+  for (const auto& [key, value] : values_) out.push_back(key);
+  return out;
+}
+
+std::span<const std::byte> GgufFile::raw_value(std::string_view key) const { return values_.find(key)->second.raw; }
+
 const GgufFile::Value* GgufFile::find(std::string_view key, bool array) const {
   const auto found = values_.find(key);
   if (found == values_.end()) return nullptr;
@@ -273,6 +294,8 @@ bool GgufFile::is_array(std::string_view key) const {
   const auto found = values_.find(key);
   return found != values_.end() && found->second.array;
 }
+
+std::uint64_t GgufFile::array_length(std::string_view key) const { return is_array(key) ? values_.at(key).n : 0; }
 
 std::int64_t GgufFile::integer(std::string_view key, const Value& value, std::uint64_t i) const {
   const std::byte* p = value.data + i * type_bytes(value.type);

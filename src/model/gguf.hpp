@@ -30,6 +30,9 @@ namespace banyan {
 // Value types of metadata, as numbered in the file.
 enum class GgufType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 
+// The file's number of a tensor type.
+std::uint32_t gguf_type_number(DType type);
+
 class GgufFile {
  public:
   // `metadata` leaves the tensor list unread: for tokenizers of files whose weights banyan cannot use.
@@ -52,6 +55,12 @@ class GgufFile {
   std::optional<std::vector<std::string_view>> find_strings(std::string_view key) const;
   // True when the value is an array: some keys are a number in one file and one number per layer in another.
   bool is_array(std::string_view key) const;
+  // Elements of an array, to be looked at before they are read; 0 where there is none.
+  std::uint64_t array_length(std::string_view key) const;
+
+  // Keys in ascending order, and a value as it lies in the file, its type in front: for copies.
+  std::vector<std::string_view> keys() const;
+  std::span<const std::byte> raw_value(std::string_view key) const;  // of a key that is there
 
   const TensorMap& tensors() const { return tensors_; }
 
@@ -63,7 +72,8 @@ class GgufFile {
     GgufType type = GgufType::u8;  // of the elements when it is an array
     bool array = false;
     std::uint64_t n = 1;
-    const std::byte* data = nullptr;  // first element, unaligned
+    const std::byte* data = nullptr;   // first element, unaligned
+    std::span<const std::byte> raw{};  // all of it, with its type
   };
   class Cursor;
 

@@ -26,4 +26,9 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// Gives the memory of mapped bytes that have been read back to the system, as far as it is whole pages. Reading them
+// again is right, and slower. What a process has mapped counts as its memory; so a file that is read once, piece by
+// piece, costs no more than a piece.
+void forget_pages(std::span<const std::byte> bytes);
+
 }  // namespace banyan

@@ -23,9 +23,13 @@ class SafetensorsFiles {
   // Opens model.safetensors of a directory, or else the shards that model.safetensors.index.json names.
   explicit SafetensorsFiles(const std::string& dir);
 
+  // Opens one file, whatever its name.
+  static SafetensorsFiles of_file(const std::string& path);
+
   const TensorMap& tensors() const { return tensors_; }
 
  private:
+  SafetensorsFiles() = default;
   TensorMap open_file(const std::string& path);
   void open_shards(const std::string& dir, const std::string& index_path);
 

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "banyan/types.hpp"
+#include "model/quants.hpp"
 
 namespace banyan {
 
@@ -22,6 +24,10 @@ struct Tensor {
   std::int64_t n_elements() const;
 };
 
+// Far above any model that banyan can run: they bound what the lists of a crafted file cost.
+constexpr std::size_t kMaxTensors = 65536;
+constexpr std::size_t kMaxTensorNameBytes = 256;
+
 // By name, in the file's own spelling.
 using TensorMap = std::map<std::string, Tensor, std::less<>>;
 
@@ -32,13 +38,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape);
 // too large for 63 bits, or if its rows are not whole blocks of a quantised type.
 std::int64_t tensor_bytes(DType type, const std::vector<std::int64_t>& shape, const std::string& where);
 
-// Writes n elements of `type` as f32; n is whole blocks for quantised types.
-//   q8_0: block of 32 = f16 scale d, 32 int8 q:                          x = d q
-//   q4_0: block of 32 = f16 scale d, 16 bytes, low nibbles first:        x = d (q - 8)
-//   q4_1: block of 32 = f16 scale d, f16 minimum m, 16 bytes as above:   x = d q + m
-void dequantize(DType type, const std::byte* src, std::int64_t n, float* dst);
-
-// Row `row` of a matrix, [shape[1]] f32.
+// The bytes of row `row` of a matrix; its values, [shape[1]] f32.
+std::span<const std::byte> row_of(const Tensor& matrix, std::int64_t row);
 void dequantize_row(const Tensor& matrix, std::int64_t row, float* dst);
 
 }  // namespace banyan

@@ -10,6 +10,12 @@ namespace banyan {
 namespace {
 
 constexpr const char* kTokens = "tokenizer.ggml.tokens";
+constexpr const char* kScores = "tokenizer.ggml.scores";
+constexpr const char* kTypes = "tokenizer.ggml.token_type";
+constexpr const char* kMerges = "tokenizer.ggml.merges";
+
+// Twice the largest published vocabularies: what a crafted file can make us reserve before it is refused.
+constexpr std::uint64_t kMostPieces = 1 << 19;
 
 // Numbers of tokenizer.ggml.token_type.
 TokenKind token_kind(std::int64_t number, const GgufFile& file) {
@@ -20,7 +26,7 @@ TokenKind token_kind(std::int64_t number, const GgufFile& file) {
     case 4: return TokenKind::user_defined;
     case 5: return TokenKind::unused;
     case 6: return TokenKind::byte;
-    default: throw file.key_error("tokenizer.ggml.token_type", fmt::format("unknown token type {}", number));
+    default: throw file.key_error(kTypes, fmt::format("unknown token type {}", number));
   }
 }
 
@@ -33,8 +39,19 @@ TokenId find_id(const GgufFile& file, std::string_view key, TokenId absent, std:
   return static_cast<TokenId>(*id);
 }
 
-void check_length(const GgufFile& file, std::string_view key, std::size_t n, std::size_t n_tokens) {
-  if (n != n_tokens) throw file.key_error(key, fmt::format("has {} entries for {} tokens", n, n_tokens));
+// Of the arrays that say something of each token, before they are read.
+void check_lengths(const GgufFile& file) {
+  const std::uint64_t n_tokens = file.array_length(kTokens);
+  for (const char* key : {kTokens, kMerges}) {
+    if (const std::uint64_t n = file.array_length(key); n > kMostPieces) {
+      throw file.key_error(key, fmt::format("has {} entries, the limit is {}", n, kMostPieces));
+    }
+  }
+  for (const char* key : {kScores, kTypes}) {
+    if (const std::uint64_t n = file.array_length(key); file.is_array(key) && n != n_tokens) {
+      throw file.key_error(key, fmt::format("has {} entries for {} tokens", n, n_tokens));
+    }
+  }
 }
 
 bool is_gguf(const std::string& path) { return GgufFile::has_magic(MappedFile(path).bytes()); }
@@ -53,23 +70,21 @@ TokenizerSpec tokenizer_spec_from_gguf(const GgufFile& file) {
   spec.model = spm ? TokenizerSpec::Model::spm : TokenizerSpec::Model::bpe;
   spec.pre = file.find_string("tokenizer.ggml.pre").value_or(spm ? "" : "default");
 
+  check_lengths(file);
   const auto pieces = file.find_strings(kTokens);
   if (!pieces || pieces->empty()) throw file.key_error(kTokens, "is absent or empty");
   const std::size_t n = pieces->size();
   spec.pieces.assign(pieces->begin(), pieces->end());
-  if (const auto scores = file.find_floats("tokenizer.ggml.scores"); spm && scores) {
-    check_length(file, "tokenizer.ggml.scores", scores->size(), n);
+  if (const auto scores = file.find_floats(kScores); spm && scores) {
     spec.scores = *scores;
   } else if (spm) {
-    throw file.key_error("tokenizer.ggml.scores", "is absent");
+    throw file.key_error(kScores, "is absent");
   }
   spec.kinds.assign(n, TokenKind::normal);
-  if (const auto kinds = file.find_ints("tokenizer.ggml.token_type")) {
-    check_length(file, "tokenizer.ggml.token_type", kinds->size(), n);
+  if (const auto kinds = file.find_ints(kTypes)) {
     std::ranges::transform(*kinds, spec.kinds.begin(), [&](std::int64_t kind) { return token_kind(kind, file); });
   }
-  if (const auto merges = file.find_strings("tokenizer.ggml.merges"))
-    spec.merges.assign(merges->begin(), merges->end());
+  if (const auto merges = file.find_strings(kMerges)) spec.merges.assign(merges->begin(), merges->end());
 
   // Files of the first sentencepiece models leave the ids out: they are these by convention.
   spec.bos = find_id(file, "tokenizer.ggml.bos_token_id", spm ? 1 : kNoToken, n);

@@ -1,51 +1,98 @@
 #include "model/weights.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <fmt/format.h>
-#include <initializer_list>
+#include <span>
 #include <utility>
+
+#include "model/describe.hpp"
+#include "model/model_tensors.hpp"
+#include "model/rope.hpp"
 
 namespace banyan {
 namespace {
 
-// One tensor of a fused matrix. Rows of q and k in GGUF's order stand pairwise: row i + j * head_dim/2 of a head (i <
-// head_dim/2, j = 0 or 1) is its row 2i + j in the file.
-struct Piece {
-  const Tensor* tensor;
-  std::int64_t interleaved_head_dim = 0;  // 0: rows stand in order
-
-  std::int64_t file_row(std::int64_t row) const {
-    if (interleaved_head_dim == 0) return row;
-    const std::int64_t half = interleaved_head_dim / 2;
-    const std::int64_t in_head = row % interleaved_head_dim;
-    return row - in_head + 2 * (in_head % half) + in_head / half;
-  }
-};
-
-// The rows of some tensors, one below the other, dequantised on demand.
-class FusedRows final : public kernels::Backend::RowSource {
+// Where the rows of a q or k head stand in the file, and what they are multiplied by. The rope kernel turns pairs
+// (i, i + head_dim / 2) of the whole head; where only n_dims of a head turn, the others become pairs with frequency 0,
+// which the kernel multiplies by its magnitude: they are divided by it here.
+class HeadOrder {
  public:
-  explicit FusedRows(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
-    for (const Piece& piece : pieces_) {
-      assert(piece.tensor->shape.size() == 2 && piece.tensor->shape[1] == n_in());
-      n_out_ += piece.tensor->shape[0];
+  HeadOrder(const ModelSpec& spec, bool interleaved, float magnitude) : head_dim_(spec.config.head_dim) {
+    const std::int64_t half = head_dim_ / 2, turning = spec.rope.n_dims / 2;
+    for (std::int64_t row = 0; row < head_dim_; ++row) {
+      const std::int64_t pair = row % half, second = row / half;
+      if (interleaved) {
+        places_.push_back({2 * pair + second, 1.0F});
+      } else if (pair < turning) {
+        places_.push_back({second * turning + pair, 1.0F});
+      } else {
+        places_.push_back({2 * turning + second * (half - turning) + pair - turning, 1.0F / magnitude});
+      }
     }
   }
-  std::int64_t n_out() const { return n_out_; }
-  std::int64_t n_in() const { return pieces_.front().tensor->shape[1]; }
 
-  void fill(std::int64_t row_begin, std::int64_t row_end, float* dst) const override {
-    auto piece = pieces_.begin();
-    std::int64_t first = 0;  // row of *piece's first row
-    for (std::int64_t row = row_begin; row < row_end; ++row, dst += n_in()) {
-      while (row >= first + piece->tensor->shape[0]) first += (piece++)->tensor->shape[0];
-      dequantize_row(*piece->tensor, piece->file_row(row - first), dst);
+  struct Place {
+    std::int64_t row;
+    float scale;
+  };
+  // Of a row of a matrix, or an element of a vector, that is heads one below the other.
+  Place find(std::int64_t row) const {
+    const std::int64_t in_head = row % head_dim_;
+    const auto [place, scale] = places_[static_cast<std::size_t>(in_head)];
+    return {row - in_head + place, scale};
+  }
+  bool is_identity() const {
+    for (std::int64_t row = 0; row < head_dim_; ++row) {
+      if (find(row).row != row || find(row).scale != 1.0F) return false;
     }
+    return true;
   }
 
  private:
-  std::vector<Piece> pieces_;
+  std::int64_t head_dim_;
+  std::vector<Place> places_;  // [head_dim], within a head
+};
+
+// The smallest range that has both; an empty one has no place.
+std::span<const std::byte> around(std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (a.empty()) return b;
+  return {std::min(a.data(), b.data()), std::max(a.data() + a.size(), b.data() + b.size())};
+}
+
+// The rows of some tensors, one below the other, dequantised on demand. The first n_ordered rows are those of heads.
+// What was read is given back.
+class StackedRows final : public kernels::Backend::RowSource {
+ public:
+  explicit StackedRows(const Stack& tensors, const HeadOrder* order = nullptr, std::int64_t n_ordered = 0)
+      : tensors_(tensors), order_(order), n_ordered_(n_ordered) {
+    for (const Tensor* t : tensors_) {
+      assert(t->shape.size() == 2 && t->shape[1] == n_in());
+      n_out_ += t->shape[0];
+    }
+  }
+  std::int64_t n_out() const { return n_out_; }
+  std::int64_t n_in() const { return tensors_.front()->shape[1]; }
+
+  void fill(std::int64_t row_begin, std::int64_t row_end, float* dst) const override {
+    const Tensor* last = nullptr;
+    std::span<const std::byte> read;  // of `last`
+    for (std::int64_t row = row_begin; row < row_end; ++row, dst += n_in()) {
+      auto [from, scale] = row < n_ordered_ ? order_->find(row) : HeadOrder::Place{row, 1.0F};
+      auto tensor = tensors_.begin();
+      while (from >= (*tensor)->shape[0]) from -= (*tensor++)->shape[0];
+      if (std::exchange(last, *tensor) != *tensor) forget_pages(std::exchange(read, {}));
+      dequantize_row(**tensor, from, dst);
+      read = around(read, row_of(**tensor, from));
+      for (std::int64_t i = 0; scale != 1.0F && i < n_in(); ++i) dst[i] *= scale;
+    }
+    forget_pages(read);
+  }
+
+ private:
+  const Stack& tensors_;
+  const HeadOrder* order_;
+  std::int64_t n_ordered_;
   std::int64_t n_out_ = 0;
 };
 
@@ -55,106 +102,29 @@ Compute resolve(const LoadOptions& options) {
   return !options.reference && kernels::cpu_multiplies_bf16() ? Compute::bf16 : Compute::f32;
 }
 
-// Tensors of older files that hold what is computed from the configuration.
-bool is_redundant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
-
-std::string plural(std::int64_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
-
 }  // namespace
 
-// Turns the tensors of a checkpoint into the model's matrices and vectors. describe() is for afterwards.
+// Turns the tensors of a checkpoint into the model's matrices and vectors.
 class LoadedModel::Loader {
  public:
-  Loader(LoadedModel& model, const Checkpoint& checkpoint) : model_(model), checkpoint_(checkpoint) {}
+  Loader(LoadedModel& model, const Checkpoint& checkpoint, const ModelTensors& tensors)
+      : model_(model), checkpoint_(checkpoint), spec_(checkpoint.spec), tensors_(tensors) {}
 
   void load() {
-    const ModelConfig& c = model_.config_;
-    const TensorNames& names = *checkpoint_.names;
-    if (!checkpoint_.random_seed) check_names();
-    model_.embed_ = matrix({{&tensor(names.embed, {c.vocab_size, c.hidden_size})}});
-    load_head();
-    model_.final_norm_ = vector(names.final_norm, c.hidden_size);
-    for (std::int64_t i = 0; i < c.n_layers; ++i) load_layer(i);
-    load_inv_freq();  // behind the tensors, whose shapes have proved head_dim
+    model_.embed_ = matrix({tensors_.embed});
+    if (tensors_.head != nullptr) model_.head_ = matrix({tensors_.head});
+    model_.final_norm_ = norm(tensors_.final_norm);
+    std::vector<float> frequencies = rope_inv_freq(spec_.rope);
+    frequencies.resize(static_cast<std::size_t>(spec_.config.head_dim / 2), 0.0F);
+    inv_freq_ = upload(frequencies);
+    no_rope_ = upload(std::vector<float>(frequencies.size(), 0.0F));
+    for (std::size_t i = 0; i < tensors_.layers.size(); ++i) load_layer(tensors_.layers[i], spec_.layer_has_rope[i]);
   }
 
  private:
-  void check_names() const {
-    const ModelConfig& c = model_.config_;
-    const TensorNames& names = *checkpoint_.names;
-    for (const auto& [name, t] : checkpoint_.tensors()) {
-      if (!is_llama_tensor(names, c.n_layers, name) && !is_redundant(name)) {
-        throw Error(
-            ErrorCode::unsupported, t.where,
-            fmt::format("is not a part of the Llama models that banyan can run ({})", plural(c.n_layers, "layer")));
-      }
-    }
-  }
-
- public:
-  std::string describe() const {
-    const ModelConfig& c = model_.config_;
-    std::string eos;
-    for (const TokenId id : model_.eos_ids_) eos += fmt::format("{}{}", eos.empty() ? "" : ", ", id);
-
-    std::string text;
-    const auto line = [&](std::string_view key, const std::string& value) {
-      text += fmt::format("{:<14}{}\n", key, value);
-    };
-    line("file", checkpoint_.path);
-    line("format", checkpoint_.format);
-    if (!c.name.empty()) line("name", c.name);
-    line("architecture", fmt::format("{}, {}, hidden {}, intermediate {}, vocabulary {}", c.architecture,
-                                     plural(c.n_layers, "layer"), c.hidden_size, c.intermediate_size, c.vocab_size));
-    line("attention",
-         fmt::format("{} x {}, {}", plural(c.n_heads_q, "query head"), c.head_dim, plural(c.n_heads_kv, "KV head")));
-    line("rope", fmt::format("theta {}, unscaled, {} positions", c.rope_theta, c.max_positions));
-    line("head", c.tied_embeddings ? "tied to the embedding table" : "its own matrix");
-    line("weights", describe_weights());
-    line("compute", fmt::format("{}, {} bytes in memory, {}", model_.compute_ == Compute::bf16 ? "bf16" : "f32",
-                                model_.weight_bytes_, model_.backend_->describe()));
-    line("tokenizer", describe_tokenizer());
-    line("eos ids", eos.empty() ? "none" : eos);
-    if (!note_.empty()) text += note_ + "\n";
-    return text;
-  }
-
- private:
-  std::string describe_weights() const {
-    if (checkpoint_.random_seed) return fmt::format("random, seed {}", *checkpoint_.random_seed);
-    std::map<std::string_view, std::int64_t> n_of_type;
-    std::int64_t file_bytes = 0, n_weights = 0;
-    for (const auto& [name, t] : checkpoint_.tensors()) {
-      ++n_of_type[to_string(t.type)];
-      file_bytes += t.bytes;
-      n_weights += t.n_elements();
-    }
-    std::string types;
-    for (const auto& [type, n] : n_of_type) types += fmt::format("{}{} {}", types.empty() ? "" : ", ", n, type);
-    return fmt::format("{} in {} tensors ({}), {} bytes in the file", n_weights, checkpoint_.tensors().size(), types,
-                       file_bytes);
-  }
-
-  // Of random weights a tensor is its name and shape.
-  const Tensor& tensor(std::string_view name, const std::vector<std::int64_t>& shape) {
-    if (checkpoint_.random_seed) {
-      return made_.insert_or_assign(std::string(name), Tensor{.where = std::string(name), .shape = shape})
-          .first->second;
-    }
-    const auto found = checkpoint_.tensors().find(name);
-    if (found == checkpoint_.tensors().end()) {
-      throw Error(ErrorCode::bad_file, fmt::format("{}: tensor '{}'", checkpoint_.path, name), "is absent");
-    }
-    if (found->second.shape != shape) {
-      throw Error(
-          ErrorCode::bad_file, found->second.where,
-          fmt::format("has shape {}, the configuration says {}", shape_text(found->second.shape), shape_text(shape)));
-    }
-    return found->second;
-  }
-
-  std::unique_ptr<kernels::Matrix> matrix(std::vector<Piece> pieces) {
-    const FusedRows rows(std::move(pieces));
+  std::unique_ptr<kernels::Matrix> matrix(const Stack& tensors, const HeadOrder* order = nullptr,
+                                          std::int64_t n_ordered = 0) {
+    const StackedRows rows(tensors, order, n_ordered);
     const DType type = model_.compute_ == Compute::bf16 ? DType::bf16 : DType::f32;
     auto packed = checkpoint_.random_seed
                       ? model_.backend_->pack(rows.n_out(), rows.n_in(), type, random_rows(rows.n_in()))
@@ -177,93 +147,73 @@ class LoadedModel::Loader {
     return static_cast<const float*>(p);
   }
 
-  const float* vector(std::string_view name, std::int64_t n) {
-    std::vector<float> values(static_cast<std::size_t>(n), 1.0F);
-    if (!checkpoint_.random_seed) {
-      const Tensor& source = tensor(name, {n});
-      dequantize(source.type, source.data, n, values.data());
+  const float* norm(const Tensor* t) { return t == nullptr ? nullptr : upload(values_of({t}, 1.0F)); }
+
+  // Null for an empty stack.
+  const float* bias(const Stack& tensors, const HeadOrder* order = nullptr, std::int64_t n_ordered = 0) {
+    if (tensors.empty()) return nullptr;
+    const std::vector<float> in_file = values_of(tensors, 0.0F);
+    std::vector<float> values = in_file;
+    for (std::int64_t row = 0; row < n_ordered; ++row) {
+      const auto [from, scale] = order->find(row);
+      values[static_cast<std::size_t>(row)] = in_file[static_cast<std::size_t>(from)] * scale;
     }
     return upload(values);
   }
 
-  // A file may hold a head although the configuration ties it to the embedding table, or lack one although it does not.
-  // Tied wins where it is said, whatever else the file holds: that is what the model was trained as.
-  void load_head() {
-    const ModelConfig& c = model_.config_;
-    const std::string_view name = checkpoint_.names->head;
-    if (!c.tied_embeddings) {
-      model_.head_ = matrix({{&tensor(name, {c.vocab_size, c.hidden_size})}});
-    } else if (!checkpoint_.random_seed && checkpoint_.tensors().contains(name)) {
-      const Tensor& extra = tensor(name, {c.vocab_size, c.hidden_size});
-      note_ = fmt::format(
-          "note          {} is ignored: the configuration ties the head to the embedding table{}", name,
-          same_values(extra, tensor(checkpoint_.names->embed, extra.shape)) ? "" : ", from which it differs");
+  // All values of some vectors, one behind the other; of random weights all are `made`.
+  std::vector<float> values_of(const Stack& tensors, float made) const {
+    std::vector<float> values;
+    for (const Tensor* t : tensors) {
+      const auto begin = values.size();
+      values.resize(begin + static_cast<std::size_t>(t->shape[0]), made);
+      if (!checkpoint_.random_seed) dequantize(t->type, t->data, t->shape[0], values.data() + begin);
     }
+    return values;
   }
 
-  static bool same_values(const Tensor& a, const Tensor& b) {
-    std::vector<float> row_a(static_cast<std::size_t>(a.shape[1])), row_b(row_a.size());
-    for (std::int64_t row = 0; row < a.shape[0]; ++row) {
-      dequantize_row(a, row, row_a.data());
-      dequantize_row(b, row, row_b.data());
-      if (row_a != row_b) return false;
-    }
-    return true;
-  }
-
-  void load_inv_freq() {
-    const ModelConfig& c = model_.config_;
-    std::vector<float> inv_freq;
-    for (std::int64_t i = 0; i < c.head_dim / 2; ++i) {
-      inv_freq.push_back(
-          static_cast<float>(std::pow(c.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(c.head_dim))));
-    }
-    model_.inv_freq_ = upload(inv_freq);
-  }
-
-  void load_layer(std::int64_t i) {
-    const ModelConfig& c = model_.config_;
-    const TensorNames& names = *checkpoint_.names;
-    const std::string prefix = fmt::format("{}{}.", names.layers, i);
-    const auto full = [&](std::string_view name) { return prefix + std::string(name); };
-    const std::int64_t q_rows = c.n_heads_q * c.head_dim, kv_rows = c.n_heads_kv * c.head_dim;
-    const std::int64_t interleaved = checkpoint_.interleaved_qk ? c.head_dim : 0;
+  void load_layer(const LayerTensors& t, bool has_rope) {
+    const ModelConfig& c = spec_.config;
     LayerWeights layer;
-    layer.attn_norm = vector(full(names.attn_norm), c.hidden_size);
-    layer.qkv = matrix({{&tensor(full(names.q), {q_rows, c.hidden_size}), interleaved},
-                        {&tensor(full(names.k), {kv_rows, c.hidden_size}), interleaved},
-                        {&tensor(full(names.v), {kv_rows, c.hidden_size})}});
-    layer.attn_out = matrix({{&tensor(full(names.attn_out), {c.hidden_size, q_rows})}});
-    layer.ffn_norm = vector(full(names.ffn_norm), c.hidden_size);
-    layer.gate_up = matrix({{&tensor(full(names.gate), {c.intermediate_size, c.hidden_size})},
-                            {&tensor(full(names.up), {c.intermediate_size, c.hidden_size})}});
-    layer.down = matrix({{&tensor(full(names.down), {c.hidden_size, c.intermediate_size})}});
+    layer.rope_magnitude = has_rope ? static_cast<float>(spec_.rope.magnitude) : 1.0F;
+    layer.inv_freq = has_rope ? inv_freq_ : no_rope_;
+    const bool interleaved = checkpoint_.format == kGgufFormat && spec_.family->gguf_interleaved;
+    const HeadOrder order(spec_, interleaved, layer.rope_magnitude);
+    const std::int64_t n_ordered = (c.n_heads_q + c.n_heads_kv) * c.head_dim;
+    layer.attn_norm = norm(t.attn_norm);
+    layer.ffn_norm = norm(t.ffn_norm);
+    layer.q_norm = norm(t.q_norm);
+    layer.k_norm = norm(t.k_norm);
+    assert(t.q_norm == nullptr || order.is_identity());  // the norm's weights would have to follow
+    layer.qkv = matrix(t.qkv.weight, &order, n_ordered);
+    layer.qkv_bias = bias(t.qkv.bias, &order, n_ordered);
+    layer.attn_out = matrix(t.attn_out.weight);
+    layer.attn_out_bias = bias(t.attn_out.bias);
+    layer.gate_up = matrix(t.gate_up.weight);
+    layer.gate_up_bias = bias(t.gate_up.bias);
+    layer.down = matrix(t.down.weight);
+    layer.down_bias = bias(t.down.bias);
     model_.layers_.push_back(std::move(layer));
-  }
-
-  std::string describe_tokenizer() const {
-    if (!model_.tokenizer_) return "none in the file";
-    const TokenizerSpec& spec = model_.tokenizer_->spec();
-    const bool bpe = spec.model == TokenizerSpec::Model::bpe;
-    return fmt::format("{}{}, {} pieces, bos {}{}", bpe ? "bpe, pre-tokenizer " : "spm", bpe ? spec.pre : "",
-                       spec.pieces.size(), spec.bos, spec.add_bos ? " (added)" : "");
   }
 
   LoadedModel& model_;
   const Checkpoint& checkpoint_;
-  TensorMap made_;              // of random weights
-  std::uint64_t n_random_ = 0;  // matrices made so far
-  std::string note_;
+  const ModelSpec& spec_;
+  const ModelTensors& tensors_;
+  std::uint64_t n_random_ = 0;       // matrices made so far
+  const float* inv_freq_ = nullptr;  // [head_dim / 2]
+  const float* no_rope_ = nullptr;   // [head_dim / 2] zeros
 };
 
 LoadedModel::LoadedModel(const Checkpoint& checkpoint, const LoadOptions& options, BackendFactory factory)
     : options_(options), factory_(std::move(factory)), compute_(resolve(options)), backend_(make_backend()) {
-  config_ = checkpoint.config;
+  const ModelTensors tensors = find_model_tensors(checkpoint);
+  config_ = checkpoint.spec.config;
   tokenizer_ = checkpoint.tokenizer;
   eos_ids_ = checkpoint.eos_ids;
-  Loader loader(*this, checkpoint);
-  loader.load();
-  description_ = loader.describe();
+  Loader(*this, checkpoint, tensors).load();
+  description_ = banyan::describe(
+      checkpoint, tensors, {.compute = compute_, .weight_bytes = weight_bytes_, .backend = backend_->describe()});
 }
 
 std::unique_ptr<kernels::Backend> LoadedModel::make_backend() const {

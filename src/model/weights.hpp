@@ -1,8 +1,9 @@
 // The one implementation of Model: weights as a backend's matrices. Layer 5, internal. Immutable after load.
 //
 // Weights go from the mapped file straight into the packed form, row block by row block; no second whole copy exists.
-// q, k and v are one matrix, and so are gate and up: fewer, larger products. GGUF's interleaved q and k rows are put
-// back into half-split order on the way, so rope is the same for both file forms.
+// q, k and v are one matrix, and so are gate and up: fewer, larger products. Rows of q and k are put into one order on
+// the way, the rope kernel's: pair i of a head in rows i and i + head_dim / 2, whatever the file form has, and whether
+// or not all of a head turns. Scores do not depend on the order, as q and k have the same.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,18 @@ namespace banyan {
 // How backends are made; tests put their own in.
 using BackendFactory = std::function<std::unique_ptr<kernels::Backend>(const kernels::BackendOptions&)>;
 
+// Pointers to biases and q/k norms are null where the model has none.
 struct LayerWeights {
-  const float* attn_norm = nullptr;           // [hidden_size]
-  const float* ffn_norm = nullptr;            // [hidden_size]
+  const float* attn_norm = nullptr;      // [hidden_size]
+  const float* ffn_norm = nullptr;       // [hidden_size]
+  const float* q_norm = nullptr;         // [head_dim], of each query head
+  const float* k_norm = nullptr;         // [head_dim], of each KV head
+  const float* qkv_bias = nullptr;       // [(n_heads_q + 2 n_heads_kv) head_dim]
+  const float* attn_out_bias = nullptr;  // [hidden_size]
+  const float* gate_up_bias = nullptr;   // [2 intermediate_size]
+  const float* down_bias = nullptr;      // [hidden_size]
+  const float* inv_freq = nullptr;       // [head_dim / 2]; all 0 in a layer without rope
+  float rope_magnitude = 1.0F;
   std::unique_ptr<kernels::Matrix> qkv;       // [(n_heads_q + 2 n_heads_kv) head_dim, hidden_size]
   std::unique_ptr<kernels::Matrix> attn_out;  // [hidden_size, n_heads_q head_dim]
   std::unique_ptr<kernels::Matrix> gate_up;   // [2 intermediate_size, hidden_size]
@@ -31,8 +41,7 @@ struct LayerWeights {
 
 class LoadedModel final : public Model {
  public:
-  // Throws Error{bad_file} for tensors that are absent or of another shape than the configuration says, and
-  // Error{unsupported} for tensors that no part of a Llama reads.
+  // Throws as find_model_tensors() does.
   LoadedModel(const Checkpoint& checkpoint, const LoadOptions& options, BackendFactory factory);
 
   const ModelConfig& config() const override { return config_; }
@@ -49,10 +58,10 @@ class LoadedModel final : public Model {
   // --- for the forward pass ------------------------------------------------------------------------------------
   // A backend of the kind that packed the weights, for one Forward's own use.
   std::unique_ptr<kernels::Backend> make_backend() const;
-  const kernels::Matrix& embed() const { return *embed_; }                  // [vocab_size, hidden_size]
-  const kernels::Matrix& head() const { return head_ ? *head_ : *embed_; }  // the same matrix where heads are tied
-  const float* final_norm() const { return final_norm_; }                   // [hidden_size]
-  const float* inv_freq() const { return inv_freq_; }                       // [head_dim / 2]
+  const kernels::Matrix& embed() const { return *embed_; }  // [vocab_size, hidden_size]
+  // [vocab_size, hidden_size], the embedding table where they are tied; of a reward model [1, hidden_size]
+  const kernels::Matrix& head() const { return head_ ? *head_ : *embed_; }
+  const float* final_norm() const { return final_norm_; }  // [hidden_size]
   const std::vector<LayerWeights>& layers() const { return layers_; }
 
  private:
@@ -72,10 +81,9 @@ class LoadedModel final : public Model {
     kernels::Backend* backend;
     void operator()(void* p) const noexcept { backend->release(p); }
   };
-  std::vector<std::unique_ptr<void, Release>> vectors_;  // the norm weights and inv_freq
+  std::vector<std::unique_ptr<void, Release>> vectors_;  // norm weights, biases, frequencies
   std::unique_ptr<kernels::Matrix> embed_, head_;
   const float* final_norm_ = nullptr;
-  const float* inv_freq_ = nullptr;
   std::vector<LayerWeights> layers_;
 };
 

@@ -19,7 +19,7 @@ constexpr std::size_t kShortWord = 64;
 
 }  // namespace
 
-MergeTable::MergeTable(std::size_t n_merges) : slots_(std::bit_ceil(2 * n_merges + 1)) { merged_.reserve(n_merges); }
+MergeTable::MergeTable(std::size_t n_pairs) : slots_(std::bit_ceil(2 * n_pairs + 1)) {}
 
 std::size_t MergeTable::slot_of(std::uint64_t pair) const {
   const std::size_t mask = slots_.size() - 1;
@@ -29,16 +29,18 @@ std::size_t MergeTable::slot_of(std::uint64_t pair) const {
   return i;
 }
 
-void MergeTable::add(TokenId left, TokenId right, TokenId merged) {
-  assert(2 * merged_.size() < slots_.size());
+void MergeTable::add(TokenId left, TokenId right, Merge merge) {
   Slot& slot = slots_[slot_of(pair_key(left, right))];
-  if (slot.pair == kFree) slot = {pair_key(left, right), static_cast<Rank>(merged_.size())};
-  merged_.push_back(merged);
+  if (slot.pair == kFree) {
+    assert(2 * n_used_ < slots_.size());
+    ++n_used_;
+    slot = {pair_key(left, right), merge};
+  } else if (merge.rank < slot.merge.rank) {
+    slot.merge = merge;
+  }
 }
 
-MergeTable::Rank MergeTable::rank(TokenId left, TokenId right) const {
-  return slots_[slot_of(pair_key(left, right))].rank;
-}
+Merge MergeTable::find(TokenId left, TokenId right) const { return slots_[slot_of(pair_key(left, right))].merge; }
 
 void Merger::merge(std::vector<TokenId>& symbols) {
   if (symbols.size() <= kShortWord) {
@@ -50,24 +52,25 @@ void Merger::merge(std::vector<TokenId>& symbols) {
 
 void Merger::merge_short(std::vector<TokenId>& symbols) {
   if (symbols.size() < 2) return;
-  ranks_.resize(symbols.size() - 1);
-  for (std::size_t i = 0; i < ranks_.size(); ++i) ranks_[i] = table_.rank(symbols[i], symbols[i + 1]);
-  while (!ranks_.empty()) {
-    const auto best = std::min_element(ranks_.begin(), ranks_.end());  // the first of equals
-    if (*best == MergeTable::kNoRank) break;
-    const std::size_t i = static_cast<std::size_t>(best - ranks_.begin());
-    symbols[i] = table_.merged(*best);
+  pairs_.resize(symbols.size() - 1);
+  for (std::size_t i = 0; i < pairs_.size(); ++i) pairs_[i] = table_.find(symbols[i], symbols[i + 1]);
+  const auto by_rank = [](const Merge& a, const Merge& b) { return a.rank < b.rank; };
+  while (!pairs_.empty()) {
+    const auto best = std::min_element(pairs_.begin(), pairs_.end(), by_rank);  // the first of equals
+    if (best->rank == Merge::kNone) break;
+    const auto i = static_cast<std::size_t>(best - pairs_.begin());
+    symbols[i] = best->merged;
     symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    ranks_.erase(best);
-    if (i > 0) ranks_[i - 1] = table_.rank(symbols[i - 1], symbols[i]);
-    if (i < ranks_.size()) ranks_[i] = table_.rank(symbols[i], symbols[i + 1]);
+    pairs_.erase(best);
+    if (i > 0) pairs_[i - 1] = table_.find(symbols[i - 1], symbols[i]);
+    if (i < pairs_.size()) pairs_[i] = table_.find(symbols[i], symbols[i + 1]);
   }
 }
 
-void Merger::push(std::uint32_t position, MergeTable::Rank rank) {
-  links_[position].rank = rank;
-  if (rank == MergeTable::kNoRank) return;
-  heap_.push_back(static_cast<std::uint64_t>(rank) << 32 | position);
+void Merger::push(std::uint32_t position, Merge merge) {
+  links_[position].merge = merge;
+  if (merge.rank == Merge::kNone) return;
+  heap_.push_back(static_cast<std::uint64_t>(merge.rank) << 32 | position);
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
@@ -77,30 +80,30 @@ void Merger::merge_long(std::vector<TokenId>& symbols) {
   heap_.clear();
   for (std::uint32_t i = 0; i < n; ++i) {
     const bool last = i + 1 == n;
-    const MergeTable::Rank rank = last ? MergeTable::kNoRank : table_.rank(symbols[i], symbols[i + 1]);
-    links_[i] = {i == 0 ? kEnd : i - 1, last ? kEnd : i + 1, rank};
-    if (rank != MergeTable::kNoRank) heap_.push_back(static_cast<std::uint64_t>(rank) << 32 | i);
+    const Merge merge = last ? Merge{} : table_.find(symbols[i], symbols[i + 1]);
+    links_[i] = {i == 0 ? kEnd : i - 1, last ? kEnd : i + 1, merge};
+    if (merge.rank != Merge::kNone) heap_.push_back(static_cast<std::uint64_t>(merge.rank) << 32 | i);
   }
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
 
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-    const auto rank = static_cast<MergeTable::Rank>(heap_.back() >> 32);
+    const auto rank = static_cast<Merge::Rank>(heap_.back() >> 32);
     const auto left = static_cast<std::uint32_t>(heap_.back());
     heap_.pop_back();
-    // A rank names one pair, so an entry is stale exactly if the pair at its place has another rank by now.
-    if (links_[left].rank != rank) continue;
+    // Stale, unless the pair that stands there by now has the same rank: then it is this pair's turn all the same.
+    if (links_[left].merge.rank != rank) continue;
 
     const std::uint32_t right = links_[left].next;
     const std::uint32_t after = links_[right].next;
-    symbols[left] = table_.merged(rank);
+    symbols[left] = links_[left].merge.merged;
     symbols[right] = kNoToken;
-    links_[right].rank = MergeTable::kNoRank;
+    links_[right].merge = {};
     links_[left].next = after;
     if (after != kEnd) links_[after].previous = left;
-    push(left, after == kEnd ? MergeTable::kNoRank : table_.rank(symbols[left], symbols[after]));
+    push(left, after == kEnd ? Merge{} : table_.find(symbols[left], symbols[after]));
     if (const std::uint32_t before = links_[left].previous; before != kEnd) {
-      push(before, table_.rank(symbols[before], symbols[left]));
+      push(before, table_.find(symbols[before], symbols[left]));
     }
   }
   std::erase(symbols, kNoToken);

@@ -1,15 +1,13 @@
 #include "tokens/bpe_tokenizer.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <fmt/format.h>
-#include <limits>
 #include <unordered_map>
-#include <utf8proc.h>
 #include <utility>
 
 #include "tokens/bpe_merges.hpp"
 #include "tokens/byte_alphabet.hpp"
+#include "tokens/nfc.hpp"
 #include "tokens/pre_tokenizer.hpp"
 #include "tokens/utf8.hpp"
 #include "tokens/vocab_tokenizer.hpp"
@@ -45,14 +43,9 @@ MergeTable read_merges(const TokenizerSpec& spec, const PieceIds& ids) {
   };
   std::string joined;
   for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
-    const std::string_view merge = spec.merges[rank];
-    const std::size_t space = merge.find(' ');  // the alphabet has no space of its own
-    if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
-      throw Error(ErrorCode::bad_file, spec.where, fmt::format("merge {} (\"{}\") is not a pair", rank, merge));
-    }
-    const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
+    const auto [left, right] = halves_of_merge(spec, rank);
     joined.assign(left).append(right);
-    table.add(piece_id(left, rank), piece_id(right, rank), piece_id(joined, rank));
+    table.add(piece_id(left, rank), piece_id(right, rank), {static_cast<Merge::Rank>(rank), piece_id(joined, rank)});
   }
   return table;
 }
@@ -67,20 +60,6 @@ std::vector<std::string> bytes_of_pieces(const TokenizerSpec& spec) {
     bytes.push_back(decoded ? *std::move(decoded) : spec.pieces[i]);
   }
   return bytes;
-}
-
-struct Free {
-  void operator()(utf8proc_uint8_t* p) const { std::free(p); }
-};
-
-std::string to_nfc(std::string_view text, const std::string& where) {
-  utf8proc_uint8_t* raw = nullptr;
-  const utf8proc_ssize_t n =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &raw, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, Free> owner(raw);
-  if (n < 0) throw Error(ErrorCode::bad_input, where, fmt::format("text has no NFC form: {}", utf8proc_errmsg(n)));
-  return {reinterpret_cast<const char*>(raw), static_cast<std::size_t>(n)};
 }
 
 class BpeTokenizer final : public VocabTokenizer {
@@ -117,7 +96,7 @@ class BpeTokenizer final : public VocabTokenizer {
       ids.insert(ids.end(), symbols.begin(), symbols.end());
     };
     const auto encode_valid = [&](std::string_view run) {
-      const std::string normal = rule_.nfc ? to_nfc(run, spec_.where) : std::string();
+      const std::string normal = rule_.nfc ? to_nfc(run) : std::string();
       for (const std::string_view word : pre_tokenizer_.split(rule_.nfc ? normal : run)) encode_word(word);
     };
     // Ill-formed bytes are no character for any pattern: a run of them is a word.
@@ -125,10 +104,7 @@ class BpeTokenizer final : public VocabTokenizer {
   }
 
   void to_symbols(std::string_view word, std::vector<TokenId>& symbols) const {
-    if (word.size() > kMaxWordBytes) {
-      throw Error(ErrorCode::bad_input, "text",
-                  fmt::format("a word of {} bytes; at most {} are possible", word.size(), kMaxWordBytes));
-    }
+    check_word_length(word.size());
     symbols.clear();
     for (const char c : word) {
       const auto byte = static_cast<unsigned char>(c);
@@ -141,8 +117,6 @@ class BpeTokenizer final : public VocabTokenizer {
       symbols.push_back(id);
     }
   }
-
-  static constexpr std::size_t kMaxWordBytes = std::numeric_limits<std::int32_t>::max();  // Merger's positions: 32 bits
 
   const PreTokenizerRule& rule_;
   PreTokenizer pre_tokenizer_;

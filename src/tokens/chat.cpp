@@ -1,150 +1,215 @@
-// Chat templates are small Jinja programs. banyan does not run them: it knows the published ones by their marks and
-// writes what they write, for plain system, user and assistant turns (no tools). A template that does something else is
-// refused.
+// Chat templates are small Jinja programs. banyan does not run them: it writes what the published ones write, for plain
+// system, user and assistant turns (no tools).
 //
 // The text of a turn goes in as it is: one that spells a special token will be read as that token, as in the templates
-// themselves. BOS is written where the published template writes its text; encode() never doubles it.
+// themselves. BOS is written where the published template writes it; encode() never doubles it.
 #include <algorithm>
-#include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <optional>
 #include <vector>
 
 #include "banyan/tokenizer.hpp"
+#include "tokens/chat_templates.hpp"
+#include "tokens/white_space.hpp"
 
 namespace banyan {
 
 namespace {
 
-// ChatML, and models that put a system turn of their own in front of a conversation that has none.
-struct ChatmlVariant {
-  std::string_view name;
-  std::string_view default_system;  // empty: none is put in
-};
-constexpr std::array<ChatmlVariant, 5> kChatml{{
-    {"chatml", ""},
-    {"smollm2", "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
-    {"qwen1.5", "You are a helpful assistant"},
-    {"qwen2", "You are a helpful assistant."},
-    {"qwen2.5", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
-}};
-constexpr std::string_view kLlama2 = "llama-2", kLlama3 = "llama-3";
-
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-[[noreturn]] void refuse(const std::string& what) {
-  std::vector<std::string_view> known;
-  for (const ChatmlVariant& variant : kChatml) known.push_back(variant.name);
-  known.insert(known.end(), {kLlama2, kLlama3});
-  throw Error(ErrorCode::unsupported, "chat template",
-              fmt::format("{}; known: {}. Write the conversation out and pass it as a raw prompt with special tokens "
-                          "parsed",
-                          what, fmt::join(known, ", ")));
-}
-
-// The system text that a ChatML template spells out as a literal, if it does: what stands between the mark of a system
-// turn with its line end (as a character or as Jinja's \n) and the end mark, where the literal does not stop at once.
-std::optional<std::string_view> spelled_system(std::string_view text) {
-  constexpr std::string_view kOpen = "<|im_start|>system", kClose = "<|im_end|>";
-  for (std::size_t at = text.find(kOpen); at != std::string_view::npos; at = text.find(kOpen, at + 1)) {
-    std::string_view rest = text.substr(at + kOpen.size());
-    if (rest.starts_with("\n")) {
-      rest.remove_prefix(1);
-    } else if (rest.starts_with("\\n")) {
-      rest.remove_prefix(2);
-    } else {
-      continue;
-    }
-    if (rest.starts_with('\'') || rest.starts_with('"')) continue;
-    return rest.substr(0, rest.find(kClose));
-  }
-  return std::nullopt;
-}
-
-std::string chatml_name(std::string_view text) {
-  if (!has(text, "<|im_end|>")) refuse("a ChatML template that ends turns with something other than <|im_end|>");
-  for (const std::string_view other : {"think>", "| trim", "|trim", ".strip("}) {
-    if (has(text, other)) refuse(fmt::format("a ChatML template that edits the turns (\"{}\")", other));
-  }
-  const std::string_view system = spelled_system(text).value_or("");
-  for (const ChatmlVariant& variant : kChatml) {
-    if (variant.default_system == system) return std::string(variant.name);
-  }
-  refuse(fmt::format("a ChatML template with the system text \"{}\"", system.substr(0, 100)));
-}
-
-// Jinja's trim, for ASCII white space.
+// Python's strip(): it takes the separators of ASCII for white space, which Unicode does not.
 std::string_view trim(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\n\v\f\r\x1c\x1d\x1e\x1f";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+  constexpr std::string_view kSeparators = "\x1c\x1d\x1e\x1f";
+  return strip_back(strip_front(text, kSeparators), kSeparators);
 }
 
-std::string render_chatml(std::string_view default_system, std::span<const ChatTurn> turns) {
-  std::string text;
-  const auto write = [&](std::string_view role, std::string_view content) {
-    text += fmt::format("<|im_start|>{}\n{}<|im_end|>\n", role, content);
-  };
-  if (!default_system.empty() && turns.front().role != "system") write("system", default_system);
-  for (const ChatTurn& turn : turns) write(turn.role, turn.content);
-  return text += "<|im_start|>assistant\n";
+std::string_view trim_front(std::string_view text, char c) {
+  return text.substr(std::min(text.find_first_not_of(c), text.size()));
 }
+std::string_view trim_back(std::string_view text, char c) { return text.substr(0, text.find_last_not_of(c) + 1); }
 
-std::string render_llama3(std::span<const ChatTurn> turns) {
-  std::string text = "<|begin_of_text|>";
-  const auto header = [&](std::string_view role) {
-    text += fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n", role);
-  };
-  for (const ChatTurn& turn : turns) {
-    header(turn.role);
-    text += fmt::format("{}<|eot_id|>", trim(turn.content));
-  }
-  header("assistant");
-  return text;
-}
-
-std::string render_llama2(std::span<const ChatTurn> turns) {
-  std::string system;
+// The system turn in front, if there is one, is taken off the turns; the others must be user and assistant in turn.
+std::string_view take_system(ChatTurns& turns) {
+  std::string_view system;
   if (turns.front().role == "system") {
-    system = fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", turns.front().content);
+    system = turns.front().content;
     turns = turns.subspan(1);
   }
-  std::string text;
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const std::string_view expected = i % 2 == 0 ? "user" : "assistant";
-    if (turns[i].role != expected) {
-      throw Error(ErrorCode::bad_input, fmt::format("chat turn {}", i),
-                  fmt::format("role \"{}\" where llama-2 wants \"{}\": turns must alternate", turns[i].role, expected));
-    }
-    const std::string content = (i == 0 ? system : std::string()) + turns[i].content;
-    text += i % 2 == 0 ? fmt::format("<s>[INST] {} [/INST]", trim(content)) : fmt::format(" {} </s>", trim(content));
+    if (turns[i].role == expected) continue;
+    throw Error(ErrorCode::bad_input, fmt::format("chat turn {}", i),
+                fmt::format("role \"{}\" where the template wants \"{}\": behind a system turn in front, user and "
+                            "assistant take turns",
+                            turns[i].role, expected));
   }
-  return text;
+  if (turns.empty()) throw Error(ErrorCode::bad_input, "chat", "a system turn alone; the template needs a user turn");
+  return system;
+}
+
+std::string chatml_turn(std::string_view role, std::string_view content) {
+  return fmt::format("<|im_start|>{}\n{}<|im_end|>\n", role, content);
+}
+
+std::string llama3_turn(std::string_view role, std::string_view content) {
+  return fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n{}<|eot_id|>", role, content);
+}
+
+// An answer with its thought, as Qwen3's template takes it apart.
+struct Answer {
+  std::string_view thought, text;
+};
+
+Answer split_answer(std::string_view content) {
+  constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+  const std::size_t first = content.find(kClose);
+  if (first == std::string_view::npos) return {{}, content};
+  std::string_view thought = trim_back(content.substr(0, first), '\n');
+  if (const std::size_t open = thought.rfind(kOpen); open != std::string_view::npos) {
+    thought.remove_prefix(open + kOpen.size());
+  }
+  return {trim_front(thought, '\n'), trim_front(content.substr(content.rfind(kClose) + kClose.size()), '\n')};
+}
+
+// Of the turns the last that asks something: what a tool returned is no question.
+std::size_t last_question(ChatTurns turns) {
+  for (std::size_t i = turns.size(); i-- > 0;) {
+    const std::string_view content = turns[i].content;
+    const bool tool = content.starts_with("<tool_response>") && content.ends_with("</tool_response>");
+    if (turns[i].role == "user" && !tool) return i;
+  }
+  return turns.size() - 1;
 }
 
 }  // namespace
 
-std::string chat_template_name(const std::string& template_text) {
-  if (template_text.empty()) refuse("the model has no chat template");
-  if (has(template_text, "<|im_start|>")) return chatml_name(template_text);
-  if (has(template_text, "<|start_header_id|>")) {
-    if (has(template_text, "Cutting Knowledge Date")) refuse("the template of Llama 3.1, which writes the date");
-    if (has(template_text, "<|eot_id|>") && has(template_text, "trim")) return std::string(kLlama3);
-  }
-  if (has(template_text, "[INST]") && has(template_text, "<<SYS>>")) return std::string(kLlama2);
-  refuse(fmt::format("unknown template \"{}\"", std::string_view(template_text).substr(0, 100)));
+std::string ChatmlStyle::render(ChatTurns turns, const ChatTokens& tokens) const {
+  std::string text = bos ? tokens.bos.value_or("<s>") : std::string();
+  if (!default_system.empty() && turns.front().role != "system") text += chatml_turn("system", default_system);
+  for (const ChatTurn& turn : turns) text += chatml_turn(turn.role, turn.content);
+  return text += "<|im_start|>assistant\n";
 }
 
-std::string render_chat(const std::string& name, std::span<const ChatTurn> turns) {
-  if (turns.empty()) throw Error(ErrorCode::bad_input, "chat", "a conversation without turns");
-  if (name == kLlama2) return render_llama2(turns);
-  if (name == kLlama3) return render_llama3(turns);
-  for (const ChatmlVariant& variant : kChatml) {
-    if (name == variant.name) return render_chatml(variant.default_system, turns);
+std::string Qwen3Style::render(ChatTurns turns, const ChatTokens& /*tokens*/) const {
+  const std::size_t question = last_question(turns);
+  std::string text;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    if (turns[i].role != "assistant") {
+      text += chatml_turn(turns[i].role, turns[i].content);
+      continue;
+    }
+    const Answer answer = split_answer(turns[i].content);
+    const bool with_thought = i > question && (i + 1 == turns.size() || !answer.thought.empty());
+    text += with_thought
+                ? chatml_turn("assistant", fmt::format("<think>\n{}\n</think>\n\n{}", trim_back(answer.thought, '\n'),
+                                                       trim_front(answer.text, '\n')))
+                : chatml_turn("assistant", answer.text);
   }
-  refuse(fmt::format("unknown template name \"{}\"", name));
+  return text += thinking ? "<|im_start|>assistant\n" : "<|im_start|>assistant\n<think>\n\n</think>\n\n";
+}
+
+std::string Llama2Style::render(ChatTurns turns, const ChatTokens& tokens) const {
+  const bool has_system = turns.front().role == "system";
+  const std::string_view system = take_system(turns);
+  std::string text;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    if (i % 2 == 1) {
+      text += fmt::format(" {} {}", trim(turns[i].content), tokens.eos.value_or("</s>"));
+      continue;
+    }
+    const std::string content =
+        i == 0 && has_system ? fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n{}", system, turns[i].content) : turns[i].content;
+    text += fmt::format("{}[INST] {} [/INST]", tokens.bos.value_or("<s>"), trim(content));
+  }
+  return text;
+}
+
+std::string Llama3Style::render(ChatTurns turns, const ChatTokens& tokens) const {
+  std::string text = tokens.bos.value_or("<|begin_of_text|>");
+  if (!dates.empty()) {
+    const bool has_system = turns.front().role == "system";
+    const std::string_view system = has_system ? trim(turns.front().content) : std::string_view();
+    text += llama3_turn("system", fmt::format("{}{}", dates, system));
+    if (has_system) turns = turns.subspan(1);
+  }
+  for (const ChatTurn& turn : turns) text += llama3_turn(turn.role, trim(turn.content));
+  return text += "<|start_header_id|>assistant<|end_header_id|>\n\n";
+}
+
+std::string MistralStyle::render(ChatTurns turns, const ChatTokens& tokens) const {
+  const bool has_system = turns.front().role == "system";
+  if (has_system && system == System::refused) {
+    throw Error(ErrorCode::bad_input, "chat turn 0",
+                "the template has no system turn; put the text in front of the first user turn, or take mistral-v1");
+  }
+  const std::string_view system_text = take_system(turns);
+  std::string text = tokens.bos.value_or("<s>");
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const std::string_view content = turns[i].content;
+    if (i % 2 == 1) {
+      text += fmt::format("{}{}{}{}", answer_open, trims_answers ? trim(content) : content, tokens.eos.value_or("</s>"),
+                          answer_close);
+      continue;
+    }
+    const std::size_t place = system == System::in_last ? turns.size() - 1 : 0;
+    text += open;
+    if (has_system && i == place) text += fmt::format("{}\n\n", system_text);
+    text += content;
+    text += close;
+  }
+  return text;
+}
+
+std::string ZephyrStyle::render(ChatTurns turns, const ChatTokens& tokens) const {
+  std::string text;
+  for (const ChatTurn& turn : turns) {
+    text += fmt::format("<|{}|>\n{}{}\n", turn.role, turn.content, tokens.eos.value_or("</s>"));
+  }
+  return text += "<|assistant|>\n";
+}
+
+void refuse_chat_template(const std::string& what) {
+  throw Error(ErrorCode::unsupported, "chat template",
+              fmt::format("{}; known: {}. Name the one that the model was trained with (--chat-template), or write the "
+                          "conversation out as a raw prompt with special tokens parsed (--parse-special)",
+                          what, fmt::join(chat_template_names(), ", ")));
+}
+
+std::vector<std::string_view> chat_template_names() {
+  std::vector<std::string_view> names;
+  for (const ChatTemplate& known : kChatTemplates) names.push_back(known.name);
+  return names;
+}
+
+namespace {
+
+const ChatTemplate& find_chat_template(const std::string& name) {
+  const auto known = std::find_if(kChatTemplates.begin(), kChatTemplates.end(),
+                                  [&](const ChatTemplate& entry) { return entry.name == name; });
+  if (known == kChatTemplates.end()) refuse_chat_template(fmt::format("unknown template name \"{}\"", name));
+  return *known;
+}
+
+}  // namespace
+
+ChatTokens chat_tokens(const TokenizerSpec& spec) {
+  const auto text = [&](TokenId id) { return spec.pieces[static_cast<std::size_t>(id)]; };
+  return {spec.bos == kNoToken ? std::string() : text(spec.bos), spec.eos.empty() ? std::string() : text(spec.eos[0])};
+}
+
+std::string render_chat(const std::string& name, std::span<const ChatTurn> turns, const ChatTokens& tokens) {
+  const ChatTemplate& known = find_chat_template(name);
+  if (turns.empty()) throw Error(ErrorCode::bad_input, "chat", "a conversation without turns");
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const std::string& role = turns[i].role;
+    if (role == "system" || role == "user" || role == "assistant") continue;
+    throw Error(ErrorCode::bad_input, fmt::format("chat turn {}", i),
+                fmt::format("role \"{}\"; \"system\", \"user\" and \"assistant\" are possible", role));
+  }
+  return std::visit([&](const auto& style) { return style.render(turns, tokens); }, known.style);
+}
+
+std::string chat_answer_end(const std::string& name) {
+  return std::visit([](const auto& style) { return std::string(style.kAnswerEnd); }, find_chat_template(name).style);
 }
 
 }  // namespace banyan

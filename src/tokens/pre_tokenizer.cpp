@@ -26,7 +26,7 @@ const std::array<PreTokenizerRule, 5>& rules() {
   static const std::array<PreTokenizerRule, 5> kRules{{
       {{"gpt-2"}, {kGpt2}},
       {{"smollm"}, {kEachNumber, kGpt2}},
-      {{"llama-bpe", "llama-3", "llama3"}, {kLlama3}, /*whole_words=*/true},
+      {{"llama-bpe", "llama-3", "llama3", "llama-v3"}, {kLlama3}, /*whole_words=*/true},
       {{"qwen2"}, {kQwen2}, /*whole_words=*/false, /*nfc=*/true},
       {{"deepseek-coder"}, {"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([一-龥ࠀ-一가-퟿]+)", kEachNumber}},
   }};

@@ -1,4 +1,4 @@
-// The few fields of sentencepiece's ModelProto that banyan writes and reads, by their numbers in the library's
+// The few fields of sentencepiece's ModelProto that banyan reads, by their numbers in the library's
 // published sentencepiece_model.proto (the library keeps its generated header to itself). Pure functions.
 #pragma once
 
@@ -9,16 +9,6 @@
 #include "banyan/tokenizer.hpp"
 
 namespace banyan {
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space in pieces
-
-// A BPE model of the pieces, scores and kinds of `spec`, with identity normalisation: no characters replaced, no space
-// removed, no space put in front (SpmTokenizer does that, it knows where a text begins). [serialised ModelProto]
-//
-// The library wants exactly one unknown piece, all 256 byte pieces or none, and no piece empty or twice; vocabularies
-// of files break the last rule with fillers, which become control pieces under a name of their own: never matched in a
-// text, ids unchanged. Throws Error{bad_file} for the other two.
-std::string write_sentencepiece_model(const TokenizerSpec& spec);
 
 // A model file: its pieces, and the settings that decide how a text is cut. Defaults are those of the .proto file.
 struct SentencepieceFile {

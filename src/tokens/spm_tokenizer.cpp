@@ -3,27 +3,19 @@
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
-#include <sentencepiece_processor.h>
 #include <utility>
 
 #include "banyan/read_file.hpp"
 #include "tokens/sentencepiece_proto.hpp"
+#include "tokens/space_mark.hpp"
+#include "tokens/special_matcher.hpp"
+#include "tokens/spm_pieces.hpp"
 #include "tokens/utf8.hpp"
 #include "tokens/vocab_tokenizer.hpp"
 
 namespace banyan {
 
 namespace {
-
-std::string unescape_spaces(std::string_view piece) {
-  std::string text;
-  for (std::size_t at; (at = piece.find(kSpaceMark)) != std::string_view::npos;) {
-    text += piece.substr(0, at);
-    text += ' ';
-    piece.remove_prefix(at + kSpaceMark.size());
-  }
-  return text += piece;
-}
 
 // "<0x41>" is the byte 41.
 unsigned char byte_of_piece(const std::string& piece, const std::string& where) {
@@ -36,18 +28,12 @@ unsigned char byte_of_piece(const std::string& piece, const std::string& where) 
   return byte;
 }
 
-std::vector<std::string> bytes_of_pieces(const TokenizerSpec& spec, std::vector<TokenId>& byte_ids) {
+std::vector<std::string> bytes_of_pieces(const TokenizerSpec& spec) {
   std::vector<std::string> bytes;
   bytes.reserve(spec.pieces.size());
   for (std::size_t i = 0; i < spec.pieces.size(); ++i) {
     switch (spec.kinds[i]) {
-      case TokenKind::byte: {
-        const unsigned char byte = byte_of_piece(spec.pieces[i], spec.where);
-        byte_ids.resize(256, kNoToken);
-        byte_ids[byte] = static_cast<TokenId>(i);
-        bytes.emplace_back(1, static_cast<char>(byte));
-        break;
-      }
+      case TokenKind::byte: bytes.emplace_back(1, static_cast<char>(byte_of_piece(spec.pieces[i], spec.where))); break;
       // Something unknown stood there: say so rather than leave it out.
       case TokenKind::unknown: bytes.emplace_back("\xEF\xBF\xBD"); break;
       default: bytes.push_back(unescape_spaces(spec.pieces[i]));
@@ -56,45 +42,119 @@ std::vector<std::string> bytes_of_pieces(const TokenizerSpec& spec, std::vector<
   return bytes;
 }
 
+// Ids of the byte pieces, [256]; empty where there are none.
+std::vector<TokenId> ids_of_bytes(const TokenizerSpec& spec) {
+  std::vector<TokenId> ids;
+  std::int64_t n_bytes = 0;
+  for (std::size_t i = 0; i < spec.pieces.size(); ++i) {
+    if (spec.kinds[i] != TokenKind::byte) continue;
+    ids.resize(256, kNoToken);
+    TokenId& id = ids[byte_of_piece(spec.pieces[i], spec.where)];
+    if (id != kNoToken) continue;
+    id = static_cast<TokenId>(i);
+    ++n_bytes;
+  }
+  if (n_bytes != 0 && n_bytes != 256) {
+    throw Error(ErrorCode::bad_file, spec.where,
+                fmt::format("sentencepiece vocabulary with {} byte tokens; there must be all 256 or none", n_bytes));
+  }
+  return ids;
+}
+
 class SpmTokenizer final : public VocabTokenizer {
  public:
   SpmTokenizer(TokenizerSpec spec, std::vector<std::string> bytes, std::vector<TokenId> byte_ids, bool space_prefix)
       : VocabTokenizer(std::move(spec), std::move(bytes), /*drop_first_space=*/space_prefix, Added::left_in),
+        pieces_(spec_),
         byte_ids_(std::move(byte_ids)) {
-    const auto status = processor_.LoadFromSerializedProto(write_sentencepiece_model(spec_));
-    if (!status.ok()) {
-      throw Error(ErrorCode::bad_file, spec_.where, "sentencepiece does not take the vocabulary: " + status.ToString());
+    for (TokenId id = 0; id < vocab_size(); ++id) {
+      const auto i = static_cast<std::size_t>(id);
+      const std::string piece = escape_spaces(spec_.pieces[i]);
+      const bool added = spec_.kinds[i] == TokenKind::user_defined && !is_filler(piece, id);
+      if (added && utf8_valid_length(piece) == piece.size()) added_.add(piece, id);
     }
   }
 
  private:
+  // One call of encode_text(): what has been written, and the word that is being read.
+  struct Writer {
+    Writer(const MergeTable& merges, std::vector<TokenId>& out) : merger(merges), ids(out), begin(out.size()) {}
+    Merger merger;
+    std::vector<TokenId> word;  // symbols
+    std::vector<TokenId>& ids;
+    std::size_t begin;  // of this call's ids
+  };
+
   void encode_text(std::string_view text, bool opens, std::vector<TokenId>& ids) const override {
-    bool prefix = opens && spec_.add_space_prefix;
+    Writer writer(pieces_.merges(), ids);
+    const bool has_own = text.starts_with(' ') || text.starts_with(kSpaceMark);
+    bool prefix = opens && spec_.add_space_prefix && (spec_.prefix_before_space || !has_own);
     const auto encode_valid = [&](std::string_view run) {
-      std::string opened(prefix ? 1 : 0, ' ');
-      opened += run;
-      encode_run(opened, ids);
+      const std::string marked = (prefix ? std::string(kSpaceMark) : std::string()) + escape_spaces(run);
+      encode_marked(marked, writer);
       prefix = false;
     };
-    // The library would turn ill-formed bytes into U+FFFD. They go to their byte pieces here.
+    // Ill-formed bytes are no character: each is unknown.
     const auto encode_invalid = [&](std::string_view run) {
-      for (const char c : run) {
-        ids.push_back(byte_ids_.empty() ? processor_.unk_id() : byte_ids_[static_cast<unsigned char>(c)]);
-      }
+      put_unknown(run, writer);
       prefix = false;
     };
     for_each_utf8_run(text, encode_valid, encode_invalid);
   }
 
-  void encode_run(const std::string& run, std::vector<TokenId>& ids) const {
-    std::vector<int> run_ids;
-    const auto status = processor_.Encode(run, &run_ids);
-    if (!status.ok()) throw Error(ErrorCode::bad_input, "text", "sentencepiece does not take it: " + status.ToString());
-    ids.insert(ids.end(), run_ids.begin(), run_ids.end());
+  // Well-formed text, with marks for its spaces. Added tokens are found in this form, as the library does.
+  void encode_marked(std::string_view text, Writer& writer) const {
+    std::size_t begin = 0;
+    while (const auto hit = added_.find(text, begin)) {
+      encode_words(text.substr(begin, hit->begin - begin), writer);
+      writer.ids.push_back(hit->id);
+      begin = hit->end;
+    }
+    encode_words(text.substr(begin), writer);
   }
 
-  sentencepiece::SentencePieceProcessor processor_;
+  void encode_words(std::string_view text, Writer& writer) const {
+    bool after_mark = false;
+    while (!text.empty()) {
+      const std::string_view character = text.substr(0, utf8_front(text).n_bytes);
+      text.remove_prefix(character.size());
+      const bool mark = character == kSpaceMark;
+      if (mark && !after_mark && pieces_.marks_open_words()) finish_word(writer);
+      after_mark = mark;
+      if (const TokenId symbol = pieces_.symbol(character); symbol != kNoToken) {
+        writer.word.push_back(symbol);
+      } else {
+        finish_word(writer);
+        put_unknown(character, writer);
+      }
+    }
+    finish_word(writer);
+  }
+
+  void finish_word(Writer& writer) const {
+    check_word_length(writer.word.size());
+    writer.merger.merge(writer.word);
+    for (const TokenId symbol : writer.word) {
+      pieces_.spell_out(
+          symbol, [&](TokenId id) { writer.ids.push_back(id); },
+          [&](std::string_view character) { put_unknown(character, writer); });
+    }
+    writer.word.clear();
+  }
+
+  // Byte pieces, or one unknown token for all that is unknown in a row.
+  void put_unknown(std::string_view bytes, Writer& writer) const {
+    if (byte_ids_.empty()) {
+      const bool goes_on = writer.ids.size() > writer.begin && writer.ids.back() == spec_.unk;
+      if (!goes_on) writer.ids.push_back(spec_.unk);
+      return;
+    }
+    for (const char c : bytes) writer.ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+  }
+
+  SpmPieces pieces_;
   std::vector<TokenId> byte_ids_;  // [256], or empty: no byte pieces
+  SpecialMatcher added_;           // user-defined pieces
 };
 
 TokenId find_piece(const TokenizerSpec& spec, const std::string& piece) {
@@ -120,8 +180,15 @@ void refuse_other_settings(const SentencepieceFile& file, const std::string& pat
 }  // namespace
 
 std::shared_ptr<const Tokenizer> make_spm_tokenizer(TokenizerSpec spec) {
-  std::vector<TokenId> byte_ids;
-  std::vector<std::string> bytes = bytes_of_pieces(spec, byte_ids);
+  if (spec.unk == kNoToken) {
+    const auto unknown = std::find(spec.kinds.begin(), spec.kinds.end(), TokenKind::unknown);
+    if (unknown == spec.kinds.end()) {
+      throw Error(ErrorCode::bad_file, spec.where, "sentencepiece vocabulary without unknown token");
+    }
+    spec.unk = static_cast<TokenId>(unknown - spec.kinds.begin());
+  }
+  std::vector<std::string> bytes = bytes_of_pieces(spec);
+  std::vector<TokenId> byte_ids = ids_of_bytes(spec);
   const bool space_prefix = spec.add_space_prefix;
   return std::make_shared<SpmTokenizer>(std::move(spec), std::move(bytes), std::move(byte_ids), space_prefix);
 }

@@ -1,4 +1,8 @@
-// sentencepiece vocabularies (BPE by score), encoded by the sentencepiece library. Immutable after construction.
+// sentencepiece vocabularies (BPE over characters), by score or by a list of merges. Immutable after construction.
+//
+// Ids are those of the sentencepiece library (tests compare the two). It needs 1.8 s for a megabyte of prose on an AMD
+// EPYC core, most of it in one queue over the whole text, whose pairs it looks up by their text; this needs 0.03 s:
+// pairs are numbers in a table, and words are merged one by one where no piece crosses their border.
 #pragma once
 
 #include <memory>
@@ -8,7 +12,8 @@
 
 namespace banyan {
 
-// `spec` has passed make_tokenizer()'s checks. Throws Error{bad_file} for a vocabulary that the library does not take.
+// `spec` has passed make_tokenizer()'s checks. Throws Error{bad_file} for a vocabulary without an unknown token, with
+// some but not all 256 byte tokens, or with merges of what it lacks.
 std::shared_ptr<const Tokenizer> make_spm_tokenizer(TokenizerSpec spec);
 
 // Pieces, scores, kinds, unknown and BOS id and the prefix rule of a tokenizer.model. Throws Error{unsupported} naming

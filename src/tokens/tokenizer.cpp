@@ -43,7 +43,8 @@ void check_spec(const TokenizerSpec& spec) {
   if (spec.kinds.size() != spec.pieces.size()) {
     fail(fmt::format("{} pieces but {} token types", spec.pieces.size(), spec.kinds.size()));
   }
-  if (spec.model == TokenizerSpec::Model::spm && spec.scores.size() != spec.pieces.size()) {
+  const bool by_score = spec.model == TokenizerSpec::Model::spm && !spec.scores.empty();
+  if (by_score && spec.scores.size() != spec.pieces.size()) {
     fail(fmt::format("{} pieces but {} scores", spec.pieces.size(), spec.scores.size()));
   }
   check_id(spec, spec.bos, "BOS");

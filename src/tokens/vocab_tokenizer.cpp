@@ -1,8 +1,37 @@
 #include "tokens/vocab_tokenizer.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "tokens/white_space.hpp"
+
 namespace banyan {
+
+namespace {
+
+bool contains(const std::vector<TokenId>& ids, TokenId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+}  // namespace
+
+void check_word_length(std::size_t n_symbols) {
+  constexpr std::size_t kMax = std::numeric_limits<std::int32_t>::max();  // Merger's positions have 32 bits
+  if (n_symbols <= kMax) return;
+  throw Error(ErrorCode::bad_input, "text",
+              "a word of " + std::to_string(n_symbols) + " symbols; at most " + std::to_string(kMax) + " are possible");
+}
+
+std::pair<std::string_view, std::string_view> halves_of_merge(const TokenizerSpec& spec, std::size_t rank) {
+  const std::string_view merge = spec.merges[rank];
+  const std::size_t space = merge.find(' ');  // pieces have no space of their own
+  if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
+    throw Error(ErrorCode::bad_file, spec.where,
+                "merge " + std::to_string(rank) + " (\"" + spec.merges[rank] + "\") is not a pair");
+  }
+  return {merge.substr(0, space), merge.substr(space + 1)};
+}
 
 bool is_filler(std::string_view piece, TokenId id) { return piece == "[PAD" + std::to_string(id) + "]"; }
 
@@ -23,15 +52,17 @@ std::vector<TokenId> VocabTokenizer::encode(std::string_view text, const EncodeO
   if (add_bos) ids.push_back(spec_.bos);
 
   const SpecialMatcher& matcher = options.parse_special ? special_too_ : always_;
-  std::size_t begin = 0;
   bool opens = options.first;
-  while (const auto hit = matcher.find(text, begin)) {
-    if (hit->begin > begin) encode_text(text.substr(begin, hit->begin - begin), opens, ids);
+  while (const auto hit = matcher.find(text, 0)) {
+    std::string_view before = text.substr(0, hit->begin);
+    if (contains(spec_.lstrip, hit->id)) before = strip_back(before);
+    if (!before.empty()) encode_text(before, opens, ids);
     ids.push_back(hit->id);
-    begin = hit->end;
-    opens = true;
+    text.remove_prefix(hit->end);
+    if (contains(spec_.rstrip, hit->id)) text = strip_front(text);
+    opens = spec_.prefix_each_part;
   }
-  if (begin < text.size()) encode_text(text.substr(begin), opens, ids);
+  if (!text.empty()) encode_text(text, opens, ids);
 
   if (add_bos && ids.size() > 1 && ids[1] == spec_.bos) ids.erase(ids.begin());
   return ids;

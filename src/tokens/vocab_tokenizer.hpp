@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "banyan/tokenizer.hpp"
@@ -36,6 +37,12 @@ class VocabTokenizer : public Tokenizer {
   SpecialMatcher always_;       // user_defined, unless left in
   SpecialMatcher special_too_;  // and control and unknown: with parse_special
 };
+
+// Throws Error{bad_input} for a word of more symbols than Merger has positions for.
+void check_word_length(std::size_t n_symbols);
+
+// The two pieces of spec.merges[rank], "left right". Throws Error{bad_file} where that is no pair.
+std::pair<std::string_view, std::string_view> halves_of_merge(const TokenizerSpec& spec, std::size_t rank);
 
 // The text that a vocabulary's fillers get from converters: "[PAD17]" with their own id. Never matched in a text.
 bool is_filler(std::string_view piece, TokenId id);

@@ -14,6 +14,8 @@ namespace {
 using Storage = SequenceTree::Storage;
 using State = Storage::State;
 
+constexpr std::size_t kMostScanned = 64;  // children that are looked at one by one; more have an index
+
 std::string name_of(NodeId node) { return "node " + std::to_string(node.value); }
 
 [[noreturn]] void throw_usage(NodeId node, const std::string& message) {
@@ -70,6 +72,13 @@ NodeId add_node(Storage& s, NodeId parent, std::int64_t attach) {
   return node;
 }
 
+// The node's first token, or what hangs in front of it, is no longer what its parent's index has.
+void unsettle(Storage& s, NodeId node) {
+  if (s.indexes.empty()) return;
+  const auto index = s.indexes.find(s.page(node).parent[Storage::row(node)]);
+  if (index != s.indexes.end()) index->second.unsettle(node);
+}
+
 void keep_slots(Storage& s, Storage::Page& page, std::size_t i, std::int64_t n_keep) {
   page.n_kv[i] = std::min(page.n_kv[i], n_keep);
   if (s.pool == nullptr) return;
@@ -79,13 +88,18 @@ void keep_slots(Storage& s, Storage::Page& page, std::size_t i, std::int64_t n_k
   page.last_run[i] = segment.runs.empty() ? SlotRun{} : segment.runs.back();
 }
 
-void keep_tokens(Storage& s, Storage::Page& page, std::size_t i, std::int64_t n_keep) {
+void keep_tokens(Storage& s, NodeId node, std::int64_t n_keep) {
+  Storage::Page& page = s.page(node);
+  const std::size_t i = Storage::row(node);
   auto& tokens = page.tokens[i];
   if (n_keep == page.n_tokens[i]) return;
   tokens.resize(static_cast<std::size_t>(n_keep));
   page.n_tokens[i] = n_keep;
   page.last_token[i] = tokens.empty() ? kNoToken : tokens.back();
-  if (tokens.empty()) page.first_token[i] = kNoToken;
+  if (tokens.empty()) {
+    page.first_token[i] = kNoToken;
+    unsettle(s, node);
+  }
   keep_slots(s, page, i, n_keep);
   ++s.epoch;
 }
@@ -98,6 +112,7 @@ void erase_leaf(Storage& s, NodeId node) {
   keep_slots(s, page, i, 0);
   page.tokens[i] = {};
   page.children[i] = {};
+  if (!s.indexes.empty()) s.indexes.erase(node.value);
   page.segment[i] = {};
   page.state[i] = State::dead;
   --s.n_nodes;
@@ -135,8 +150,11 @@ void collect(Storage& s, NodeId node) {
     if (page.state[i] != State::released) return;
     if (!page.children[i].empty()) {
       std::int64_t n_keep = 0;
-      for (const NodeId child : page.children[i]) n_keep = std::max(n_keep, s.page(child).attach[Storage::row(child)]);
-      keep_tokens(s, page, i, n_keep);
+      for (const NodeId child : page.children[i]) {
+        n_keep = std::max(n_keep, s.page(child).attach[Storage::row(child)]);
+        if (n_keep == page.n_tokens[i]) break;  // one of many children goes: mostly another keeps it all
+      }
+      keep_tokens(s, node, n_keep);
       return;
     }
     const NodeId parent{page.parent[i]};
@@ -165,7 +183,10 @@ NodeId SequenceTree::fork(NodeId node, std::int64_t pos) {
     throw_usage(
         node, "cannot fork behind " + std::to_string(pos) + " of its " + std::to_string(page.n_tokens[i]) + " tokens");
   }
-  page.forked_at_begin[i] |= pos == 0;
+  if (pos == 0 && !page.forked_at_begin[i]) {
+    page.forked_at_begin[i] = true;
+    unsettle(*storage_, node);
+  }
   return add_node(*storage_, node, pos);
 }
 
@@ -173,6 +194,7 @@ void SequenceTree::append(NodeId node, std::span<const TokenId> added) {
   const auto [page, i] = at(*storage_, node);
   if (added.empty()) return;
   auto& tokens = page.tokens[i];
+  if (tokens.empty()) unsettle(*storage_, node);
   tokens.insert(tokens.end(), added.begin(), added.end());
   page.n_tokens[i] = static_cast<std::int64_t>(tokens.size());
   page.first_token[i] = tokens.front();
@@ -201,7 +223,7 @@ void SequenceTree::truncate(NodeId node, std::int64_t n) {
                             std::to_string(attach));
     }
   }
-  keep_tokens(*storage_, page, i, n);
+  keep_tokens(*storage_, node, n);
 }
 
 void SequenceTree::prune(NodeId node) {
@@ -212,24 +234,23 @@ void SequenceTree::prune(NodeId node) {
 }
 
 TreePosition SequenceTree::find_prefix(std::span<const TokenId> query) const {
-  const Storage& s = *storage_;
-  const auto length = static_cast<std::int64_t>(query.size());
+  Storage& s = *storage_;
   TreePosition best;
   std::int64_t best_depth = 0;
   // Copies of one run may stand side by side (samples that agree so far), so every match is followed to its end.
   std::vector<NodeId> stack;
-  const auto push_matching = [&](std::span<const NodeId> nodes, std::int64_t begin, std::int64_t matched) {
-    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
-      const Storage::Page& page = s.page(*it);
-      const std::size_t i = Storage::row(*it);
-      const std::int64_t position = begin + page.attach[i];
-      if (page.attach[i] > matched || position >= length) continue;
-      if (page.first_token[i] == query[static_cast<std::size_t>(position)] || page.forked_at_begin[i]) {
-        stack.push_back(*it);
-      }
+  const auto push_matching = [&](std::span<const NodeId> children, NodeId parent, std::int64_t begin,
+                                 std::int64_t matched) {
+    if (children.size() > kMostScanned) {
+      const auto found = s.indexes[parent.value].find(s, children, begin, matched, query);
+      stack.insert(stack.end(), found.rbegin(), found.rend());
+      return;
+    }
+    for (auto it = children.rbegin(); it != children.rend(); ++it) {
+      if (ChildIndex::may_match(s, *it, begin, matched, query)) stack.push_back(*it);
     }
   };
-  push_matching(s.roots, 0, 0);
+  push_matching(s.roots, kNoNode, 0, 0);
   while (!stack.empty()) {
     const NodeId node = stack.back();
     stack.pop_back();
@@ -243,7 +264,7 @@ TreePosition SequenceTree::find_prefix(std::span<const TokenId> query) const {
       best_depth = page.begin[i] + matched;
       best = {node, matched};
     }
-    push_matching(page.children[i], page.begin[i], matched);
+    push_matching(page.children[i], node, page.begin[i], matched);
   }
   return best;
 }

@@ -10,9 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "banyan/tree.hpp"
+#include "tree/child_index.hpp"
 
 namespace banyan {
 
@@ -58,6 +60,8 @@ struct SequenceTree::Storage {
 
   std::vector<std::unique_ptr<Page>> pages;
   std::vector<NodeId> roots;
+  std::unordered_map<std::int64_t, ChildIndex>
+      indexes;  // of nodes with many children that were searched; -1: the roots
   KvPool* pool = nullptr;
   std::int64_t id_bound = 0;
   std::int64_t n_nodes = 0;

@@ -278,6 +278,102 @@ TEST_CASE("--chat and --parse-special") {
   CHECK(has(none.err, "chat template"));
 }
 
+TEST_CASE("conversations: \"messages\" of a line, in the model's template or a named one") {
+  Bigram model(256);
+  model.chain("\nyes");
+  const std::string path = model.save();
+  const TempFolder folder;
+  const std::string turns = R"([{"role":"system","content":"s"},{"role":"user","content":"a"},)"
+                            R"({"role":"assistant","content":"b"},{"role":"user","content":"hi"}])";
+  const std::string file = folder.write(
+      "chat.jsonl",
+      "{\"messages\":" + turns + ",\"id\":\"many\"}\n" + R"({"messages":[{"role":"user","content":"hi"}]})" +
+          "\n{\"prompt\":\"hi\"}\n" + R"({"messages":[{"role":"tool","content":"x"}]})" +
+          "\n{\"messages\":[]}\n{\"messages\":[{\"role\":\"user\"}]}\n{\"messages\":[],\"prompt\":\"x\"}\n");
+  const Outcome o = run(args_for(path, {"-f", file}));
+  CHECK(o.code == 4);
+  std::map<std::string, json> by_id;
+  for (const json& line : lines_of(o.out)) by_id[line["id"].dump()] = line;
+  REQUIRE(by_id.size() == 7);
+  const auto ids = [](const std::string& text) {
+    json all = json::array();
+    for (const char c : text) all.push_back(c == '<' ? BigramModel::kBos : c == '>' ? BigramModel::kEos : c);
+    return all;
+  };
+  // Its BOS is the mark that opens a turn.
+  CHECK(by_id["\"many\""]["prompt_token_ids"] ==
+        ids("<system\ns>\n<user\na>\n<assistant\nb>\n<user\nhi>\n<assistant\n"));
+  CHECK(by_id["\"many\""]["completion"] == "yes");
+  CHECK(by_id["1"]["prompt_token_ids"] == ids("<user\nhi>\n<assistant\n"));
+  CHECK(by_id["2"]["prompt_token_ids"] == ids("<hi"));
+  for (const char* bad : {"3", "4", "5", "6"}) CHECK(by_id[bad]["finish_reason"] == "error");
+  CHECK(has(by_id["3"]["error"], "role \"tool\""));
+  CHECK(has(by_id["4"]["error"], "chat.jsonl:5: "));
+  CHECK(has(by_id["5"]["error"], "message 0 has no text under \"content\""));
+  CHECK(has(by_id["6"]["error"], "both"));
+
+  // Zephyr's marks are plain text for this vocabulary, and BOS is the tokenizer's.
+  const json zephyr =
+      first_line(run(args_for(path, {"-p", "hi", "--chat-template", "zephyr", "--max-tokens", "1"})).out);
+  const std::vector<int> zephyr_ids = zephyr["prompt_token_ids"];
+  std::string spelled;
+  for (const int id : zephyr_ids)
+    spelled += id == BigramModel::kBos   ? "[bos]"
+               : id == BigramModel::kEos ? "[eos]"
+                                         : std::string(1, static_cast<char>(id));
+  CHECK(spelled == "[bos]<|user|>\nhi[eos]\n<|assistant|>\n");
+  const Outcome unknown = run(args_for("no such model", {"-p", "hi", "--chat-template", "vicuna"}));
+  CHECK(unknown.code == 3);
+  CHECK(has(unknown.err, "\"vicuna\""));
+  CHECK(has(unknown.err, "known: chatml"));
+}
+
+TEST_CASE("--eos-id ends a text, too; an answer ends where its template says") {
+  Bigram model(256);
+  model.chain("abcde");
+  const std::string path = model.save();
+  const json line = first_line(run(args_for(path, {"-p", "a", "--eos-id", "100", "--eos-id", "7"})).out);
+  CHECK(line["completion"] == "bc");
+  CHECK(line["finish_reason"] == "eos");
+  CHECK(line["token_ids"] == json{'b', 'c', 'd'});
+  CHECK(first_line(
+            run(args_for(path, {"-p", "a", "--eos-id", "100", "--ignore-eos", "--max-tokens", "4"})).out)["token_ids"]
+            .size() == 4);
+  CHECK(run(args_for(path, {"-p", "a", "--eos-id", "258"})).code == 2);
+  CHECK(run(args_for(path, {"-p", "a", "--eos-id", "-3"})).code == 2);
+}
+
+TEST_CASE("two thousand prompts of one prefix: one forest, every prompt answered once, broken lines reported") {
+  Bigram model(64);
+  model.chain("q\n");
+  const std::string path = model.save();
+  const TempFolder folder;
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = "the shared prefix of all " + std::to_string(i % 1900) + " q";
+    lines += i % 500 == 77 ? "{\"prompt\": \"" + text + "\n" : json{{"prompt", text}, {"id", i}}.dump() + "\n";
+  }
+  const Outcome o = run(args_for(
+      path, {"-f", folder.write("many.jsonl", lines), "--out", folder.path("out.jsonl"), "--max-batch", "64"}));
+  CHECK(o.code == 4);
+  CHECK(has(o.err, "many.jsonl:78: "));
+  CHECK(has(o.err, "1996 prompts of "));
+  std::set<int> done;
+  int n_errors = 0;
+  for (const json& line : lines_of(folder.read("out.jsonl"))) {
+    if (line["finish_reason"] == "error") {
+      ++n_errors;
+      continue;
+    }
+    CHECK(line["completion"] == "\n");
+    CHECK(done.insert(line["id"].get<int>()).second);
+    CHECK(line["prompt_token_ids"].size() ==
+          std::string("<the shared prefix of all  q").size() + std::to_string(line["id"].get<int>() % 1900).size());
+  }
+  CHECK(n_errors == 4);
+  CHECK(done.size() == 1996);
+}
+
 TEST_CASE("--tree writes each kind of picture") {
   const TempFolder folder;
   const auto drawn = [&](const std::string& name) {

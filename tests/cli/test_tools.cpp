@@ -44,7 +44,26 @@ TEST_CASE("inspect describes both forms of the tiny model") {
     CHECK(o.code == 0);
     CHECK(has(o.out, "2 layers"));
     CHECK(has(o.out, "64 pieces"));
+    CHECK(has(o.out, "x the weights"));
   }
+}
+
+TEST_CASE("convert: the result has the same tokens; a type that cannot be written is refused") {
+  const TempFolder folder;
+  for (const std::string& model : {kTiny, std::string(BANYAN_SOURCE_DIR "/models/tiny/hf")}) {
+    const std::string out = folder.path(model == kTiny ? "directory" : "new.gguf");
+    Outcome o = run({"convert", model, out, "--type", "F16"});
+    CHECK(o.code == 0);
+    CHECK(has(o.out, "f16"));
+    CHECK(has(o.out, "largest error"));
+    CHECK(has(o.err, "written to"));
+    CHECK(json::parse(run({"tokenize", "-m", out, "-p", "the any"}).out)["ids"] == json{0, 43, 38, 51});
+    CHECK(has(run({"inspect", out}).out, "16 f16"));
+    CHECK(run({"convert", model, out, "--type", "F32"}).code == 2);  // it is there
+  }
+  const Outcome o = run({"convert", kTiny, folder.path("x.gguf"), "--type", "Q3_K"});
+  CHECK(o.code == 2);
+  CHECK(has(o.err, "q3_k"));
 }
 
 TEST_CASE("plan: all bench trees, with both ways; predicted times where there are constants") {

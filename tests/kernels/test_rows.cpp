@@ -157,6 +157,53 @@ TEST_CASE("rope_kv rotates q and k, leaves v, stores both at their slots in the 
   }
 }
 
+TEST_CASE("rope_kv norms each q and k head by its own weights before it rotates, and leaves v") {
+  std::mt19937 rng(7);
+  for (const std::int64_t d : {8, 24, 128}) {
+    constexpr std::int64_t n_rows = 5, n_heads_q = 4, n_heads_kv = 2, n_heads = n_heads_q + 2 * n_heads_kv;
+    constexpr float eps = 1e-5F;
+    const auto qkv = random_floats(n_rows * n_heads * d, rng, 2.0F);
+    const auto q_norm = random_floats(d, rng), k_norm = random_floats(d, rng);
+    std::vector<float> inv_freq(at(d / 2));
+    for (std::size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] = 1.0F / static_cast<float>(1 + i);
+    const std::vector<std::int32_t> positions{0, 1, 5, 17, 100};
+    const std::vector<std::int64_t> slots{0, 1, 2, 3, 4};
+    // The same without norms, of rows that were normed here in double precision.
+    std::vector<float> normed = qkv;
+    for (std::int64_t r = 0; r < n_rows; ++r) {
+      for (std::int64_t h = 0; h < n_heads_q + n_heads_kv; ++h) {
+        float* x = normed.data() + (r * n_heads + h) * d;
+        double squares = 0;
+        for (std::int64_t i = 0; i < d; ++i) squares += double{x[i]} * double{x[i]};
+        const double root = std::sqrt(squares / static_cast<double>(d) + double{eps});
+        const auto& w = h < n_heads_q ? q_norm : k_norm;
+        for (std::int64_t i = 0; i < d; ++i) x[i] = static_cast<float>(x[i] / root * w[at(i)]);
+      }
+    }
+    for (const auto& backend : all_backends(2)) {
+      CAPTURE(backend->describe());
+      backend->begin_step({.n_rows = n_rows, .positions = positions, .kv_slots = slots});
+      const auto run = [&](const std::vector<float>& rows, const float* q_weights, const float* k_weights) {
+        std::vector<float> out(at((n_rows * n_heads_q + 2 * n_heads_kv * n_rows) * d));  // q, then KV
+        backend->rope_kv({.qkv = rows.data(),
+                          .q = out.data(),
+                          .inv_freq = inv_freq.data(),
+                          .n_heads_q = n_heads_q,
+                          .kv = {out.data() + n_rows * n_heads_q * d, DType::f32, n_rows, n_heads_kv, d},
+                          .q_norm = q_weights,
+                          .k_norm = k_weights,
+                          .norm_eps = eps});
+        return out;
+      };
+      const auto got = run(qkv, q_norm.data(), k_norm.data()), right = run(normed, nullptr, nullptr);
+      double worst = 0;
+      for (std::size_t i = 0; i < got.size(); ++i)
+        worst = std::max(worst, std::fabs(double{got[i]} - double{right[i]}));
+      CHECK(worst < 5e-6);
+    }
+  }
+}
+
 TEST_CASE("rope_kv: angles are remembered between calls, and made again when anything about them changes") {
   const auto backend = make_cpu_backend({.n_threads = 1});
   std::vector<float> qkv(3 * 4, 1.0F), kv(2 * 4 * 4), q(4);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "gguf_writer.hpp"
+#include "model/gguf_writer.hpp"
+#include "model/safetensors_writer.hpp"
 #include "model_test.hpp"
-#include "safetensors_writer.hpp"
 
 namespace banyan::test {
 
@@ -99,25 +99,25 @@ inline std::string shard_name(int i, int n) {
 // A directory without a tokenizer; n_shards > 1 deals the tensors round and writes the index.
 inline void write_hf(const MadeModel& model, const TempDir& dir, bool tied, int n_shards = 1, DType type = DType::f32) {
   write_file(dir / "config.json", config_json(model.config, tied).dump());
-  std::vector<std::vector<SafetensorsEntry>> shards(static_cast<std::size_t>(n_shards));
+  std::vector<SafetensorsWriter> shards(static_cast<std::size_t>(n_shards));
   nlohmann::json weight_map;
   int at = 0;
   for (const auto& [name, tensor] : model.weights) {
-    shards[static_cast<std::size_t>(at)].push_back({name, type, tensor.shape, tensor_data(tensor, type)});
+    shards[static_cast<std::size_t>(at)].add(name, type, tensor.shape, tensor_data(tensor, type));
     weight_map[name] = shard_name(at, n_shards);
     at = (at + 1) % n_shards;
   }
-  if (n_shards == 1) return write_file(dir / "model.safetensors", safetensors_bytes(shards[0]));
+  if (n_shards == 1) return write_file(dir / "model.safetensors", shards[0].bytes());
   for (int i = 0; i < n_shards; ++i) {
-    write_file(dir / shard_name(i, n_shards), safetensors_bytes(shards[static_cast<std::size_t>(i)]));
+    write_file(dir / shard_name(i, n_shards), shards[static_cast<std::size_t>(i)].bytes());
   }
   write_file(dir / "model.safetensors.index.json", nlohmann::json{{"weight_map", weight_map}}.dump());
 }
 
-// GGUF's order of q and k: pair i of a head in rows 2i and 2i + 1.
+// GGUF's order of q and k, weights or biases: pair i of a head in rows 2i and 2i + 1.
 inline MadeTensor interleaved(const MadeTensor& tensor, std::int64_t head_dim) {
   MadeTensor out = tensor;
-  const std::int64_t n_in = tensor.shape[1];
+  const std::int64_t n_in = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
   for (std::int64_t row = 0; row < tensor.shape[0]; ++row) {
     const std::int64_t pair = row % head_dim / 2, second = row % 2;
     const std::int64_t from = row / head_dim * head_dim + pair + second * head_dim / 2;

@@ -106,10 +106,11 @@ class OracleBackend final : public kernels::Backend {
       const auto position = static_cast<double>(step_.positions[static_cast<std::size_t>(r)]);
       const float* row = static_cast<const float*>(a.qkv) + r * (a.n_heads_q + 2 * n_kv) * d;
       for (std::int64_t h = 0; h < a.n_heads_q + n_kv; ++h) {
+        const std::vector<double> x = normed(row + h * d, h < a.n_heads_q ? a.q_norm : a.k_norm, d, a.norm_eps);
         for (std::int64_t i = 0; i < d / 2; ++i) {
           const double angle = position * a.inv_freq[i];
           const double c = std::cos(angle) * a.magnitude, s = std::sin(angle) * a.magnitude;
-          const double u = row[h * d + i], v = row[h * d + i + d / 2];
+          const double u = x[static_cast<std::size_t>(i)], v = x[static_cast<std::size_t>(i + d / 2)];
           head[static_cast<std::size_t>(i)] = static_cast<float>(u * c - v * s);
           head[static_cast<std::size_t>(i + d / 2)] = static_cast<float>(v * c + u * s);
         }
@@ -178,6 +179,15 @@ class OracleBackend final : public kernels::Backend {
   }
 
  private:
+  // x / sqrt(mean(x^2) + eps) * w, or x where w is null.
+  static std::vector<double> normed(const float* x, const float* w, std::int64_t n, float eps) {
+    std::vector<double> out(x, x + n);
+    if (w == nullptr) return out;
+    double squares = 0;
+    for (const double value : out) squares += value * value;
+    for (double& value : out) value = value / std::sqrt(squares / static_cast<double>(n) + eps) * *w++;
+    return out;
+  }
   static std::int64_t place(const kernels::KvView& kv, int k_or_v, std::int64_t head, std::int64_t slot,
                             std::int64_t i) {
     return ((k_or_v * kv.n_heads_kv + head) * kv.n_slots + slot) * kv.head_dim + i;

@@ -48,6 +48,7 @@ TEST_CASE("gguf: what the writer writes the reader reads, of every kind of value
   out.add_strings("ss", std::vector<std::string>{"", "a", "bc"});
   out.add_ints("is", std::vector<std::int32_t>{-1, 2});
   out.add_floats("fs", std::vector<float>{1.5F});
+  out.add_tensor("odd", DType::bf16, {3}, tensor_data({{3}, {1, 2, 3}}, DType::bf16));  // 6 bytes, then padding
   out.add_tensor("t", DType::f32, {2, 3}, tensor_data({{2, 3}, {1, 2, 3, 4, 5, 6}}, DType::f32));
   write_file(dir / "a.gguf", out.bytes());
 
@@ -63,6 +64,13 @@ TEST_CASE("gguf: what the writer writes the reader reads, of every kind of value
   CHECK(contains(error_of([&] { file.find_int("s"); }), "key 's'"));
   CHECK(contains(error_of([&] { file.find_int("is"); }), "key 'is'"));
   CHECK(contains(error_of([&] { file.find_string("ss"); }), "key 'ss'"));
+  GgufWriter copy;
+  for (const auto key : file.keys()) copy.add_raw(key, file.raw_value(key));
+  write_file(dir / "copy.gguf", copy.bytes());
+  const GgufFile copied(dir / "copy.gguf");
+  CHECK(copied.keys() == std::vector<std::string_view>{"b", "f", "fs", "is", "s", "ss", "u"});
+  CHECK(copied.find_strings("ss") == file.find_strings("ss"));
+  CHECK(copied.find_int("u") == 4'000'000'000);
   const Tensor& tensor = file.tensors().at("t");
   CHECK(tensor.shape == std::vector<std::int64_t>{2, 3});
   std::vector<float> row(3);
@@ -117,7 +125,8 @@ TEST_CASE("BL-33: crafted counts, lengths, dimensions, offsets and versions are 
       {patched(tiny, dims, std::int64_t{-32}), "token_embd.weight"},
       {patched(tiny, dims, std::int64_t{0}), "token_embd.weight"},
       {patched(tiny, dims - 4, std::uint32_t{5}), "token_embd.weight"},
-      {patched(tiny, dims + 16, std::uint32_t{12}), "Q4_K"},
+      {patched(tiny, dims + 16, std::uint32_t{12}), "q4_k"},  // rows of 32 are no blocks of 256
+      {patched(tiny, dims + 16, std::uint32_t{16}), "IQ2_XXS is not supported"},
       {patched(tiny, dims + 16, std::uint32_t{4000}), "token_embd.weight"},
       {patched(tiny, dims + 16, std::uint32_t{8}), "token_embd.weight"},  // q8_0: smaller, so the next one is unmoved
       {offset(1), "token_embd.weight"},

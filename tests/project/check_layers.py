@@ -17,7 +17,7 @@ PUBLIC = {
     "tokenizer": 1,
     "kv_pool": 2, "tree": 2, "graph": 2,
     "plan": 3, "tree_file": 3,
-    "model": 5, "calibrate": 5,
+    "model": 5, "calibrate": 5, "convert": 5,
     "sampler": 6,
     "runner": 7, "session": 7, "task": 7, "tree_view": 7,
 }  # fmt: skip
@@ -41,7 +41,6 @@ EXTERNAL = {
     "cublas": ["kernels/cuda/"],
     "pcre2": ["src/tokens/"],
     "utf8proc": ["src/tokens/"],
-    "sentencepiece": ["src/tokens/"],
     "Random123": ["kernels/"],
     "zlib": ["search/"],
 }  # fmt: skip

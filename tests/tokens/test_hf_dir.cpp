@@ -1,14 +1,18 @@
+#include <algorithm>
 #include <doctest/doctest.h>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <unistd.h>
+#include <unordered_map>
 #include <vector>
 
 #include "banyan/tokenizer.hpp"
 #include "tokens/gguf_vocab.hpp"
-#include "tokens/sentencepiece_proto.hpp"
+#include "tokens/sentencepiece_writer.hpp"
 
 using namespace banyan;
 using namespace banyan::test;
@@ -172,7 +176,7 @@ TEST_CASE("tokenizer.json: what contradicts itself or is meant to hurt is a type
                        Error);
   refused("", "parse error");
   refused(std::string(1'000'000, '['), "nested deeper");
-  refused("[]", "not byte-level BPE");
+  refused("[]", "neither a byte-level nor a sentencepiece-like BPE");
   refused(R"({"model": {"type": "Unigram"}})", "\"Unigram\"");
   json root = tokenizer_json(tiny(), kByteLevel, false);
   const auto broken = [&](const char* pointer, const json& value, const char* message) {
@@ -188,25 +192,164 @@ TEST_CASE("tokenizer.json: what contradicts itself or is meant to hurt is a type
   broken("/model/merges/0", {"a", "b", "c"}, "merge 0");
   broken("/model/continuing_subword_prefix", "##", "continuing_subword_prefix");
   broken("/model/byte_fallback", true, "byte_fallback");
-  broken("/added_tokens/0/rstrip", true, "rstrip");
+  broken("/added_tokens/0/single_word", true, "single_word");
+  // A short file must not make a large vocabulary.
+  broken("/model/vocab/a", 4'000'000, "ids go from 0 to");
   root.erase("added_tokens");
   dir.write("tokenizer.json", root.dump());
   dir.write("tokenizer_config.json", R"({"eos_token": "<gone>"})");
   CHECK_THROWS_WITH_AS(read_tokenizer_dir(dir.path()), doctest::Contains("eos_token \"<gone>\""), Error);
 }
 
-TEST_CASE("tokenizer.json made from the GPT-2 vocabulary gives the published ids") {
-  const auto path = shared_vocab_path("gpt-2");
+TEST_CASE("tokenizer.json made from the shared vocabularies gives the published ids") {
+  const std::string tail = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const std::string head = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)";
+  const std::map<std::string, json> pre_tokenizers = {
+      {"gpt-2", kByteLevel},
+      {"llama-bpe", sequence({split(head + R"(\p{N}{1,3})" + tail), kNoRegex})},
+      {"qwen2", sequence({split(head + R"(\p{N})" + tail), kNoRegex})},
+      {"deepseek-coder", sequence({split("[\r\n]"), split("\\s?\\p{L}+"), split("\\s?\\p{P}+"),
+                                   split("[一-龥ࠀ-一가-퟿]+"), kDigits, kNoRegex})}};
+  for (const auto& [name, pre] : pre_tokenizers) {
+    CAPTURE(name);
+    const auto path = shared_vocab_path(name);
+    if (!path) {
+      MESSAGE("skipped: no shared vocabulary");
+      continue;
+    }
+    json root = tokenizer_json(read_gguf_vocab(*path), pre, true);
+    if (name == "qwen2") root["normalizer"] = {{"type", "NFC"}};
+    root["model"]["ignore_merges"] = name == "llama-bpe";
+    const TempDir dir;
+    dir.write("tokenizer.json", root.dump());
+    const auto tokenizer = make_tokenizer(read_tokenizer_dir(dir.path()));
+    CHECK(tokenizer->spec().pre == name);
+    const auto inputs = read_inputs(*path);
+    const auto outputs = read_outputs(*path);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      CAPTURE(inputs[i]);
+      CHECK(tokenizer->encode(inputs[i], {.add_bos = false}) == outputs[i]);
+    }
+  }
+}
+
+// ---- sentencepiece-like files --------------------------------------------------------------------------------------
+
+namespace {
+
+// The list of merges that a vocabulary of scores stands for, as converters write it: each piece cut in two pieces, best
+// score first, of one piece the longer left half first.
+std::vector<std::string> merges_of_scores(const TokenizerSpec& spec) {
+  std::unordered_map<std::string_view, std::size_t> ids;
+  for (std::size_t i = 0; i < spec.pieces.size(); ++i) {
+    if (spec.kinds[i] == TokenKind::normal) ids.emplace(spec.pieces[i], i);
+  }
+  std::vector<std::tuple<float, std::size_t, std::string>> found;
+  for (const auto& [piece, id] : ids) {
+    for (std::size_t cut = 1; cut < piece.size(); ++cut) {
+      if (!ids.contains(piece.substr(0, cut)) || !ids.contains(piece.substr(cut))) continue;
+      found.emplace_back(-spec.scores[id], piece.size() - cut,
+                         std::string(piece.substr(0, cut)) + ' ' + std::string(piece.substr(cut)));
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> merges;
+  for (auto& [score, length, merge] : found) merges.push_back(std::move(merge));
+  return merges;
+}
+
+const json kPrepend = {{"type", "Prepend"}, {"prepend", "\xE2\x96\x81"}};
+const json kReplace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\xE2\x96\x81"}};
+
+json metaspace(const std::string& scheme, bool split = false) {
+  return {{"type", "Metaspace"}, {"replacement", "\xE2\x96\x81"}, {"prepend_scheme", scheme}, {"split", split}};
+}
+
+// tokenizer.json of a sentencepiece vocabulary: byte tokens are plain entries of the vocabulary there.
+json sentencepiece_json(TokenizerSpec spec) {
+  for (auto& kind : spec.kinds) kind = kind == TokenKind::byte ? TokenKind::normal : kind;
+  for (auto& kind : spec.kinds) kind = kind == TokenKind::unknown ? TokenKind::control : kind;
+  json root = tokenizer_json(spec, nullptr, true);
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", {kPrepend, kReplace}}};
+  root["decoder"] = {{"type", "Sequence"}, {"decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}};
+  root["model"]["byte_fallback"] = true;
+  root["model"]["fuse_unk"] = true;
+  root["model"]["unk_token"] = "<unk>";
+  return root;
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer.json, sentencepiece-like: the LLaMA vocabulary by its list of merges gives the published ids") {
+  const auto path = shared_vocab_path("llama-spm");
   if (!path) {
     MESSAGE("skipped: no shared vocabulary");
     return;
   }
+  TokenizerSpec from_gguf = read_gguf_vocab(*path);
+  from_gguf.merges = merges_of_scores(from_gguf);
   const TempDir dir;
-  dir.write("tokenizer.json", tokenizer_json(read_gguf_vocab(*path), kByteLevel, true).dump());
+  dir.write("tokenizer.json", sentencepiece_json(from_gguf).dump());
   const auto tokenizer = make_tokenizer(read_tokenizer_dir(dir.path()));
+  CHECK(tokenizer->spec().unk == 0);
   const auto inputs = read_inputs(*path);
   const auto outputs = read_outputs(*path);
-  for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(tokenizer->encode(inputs[i]) == outputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    CAPTURE(inputs[i]);
+    const Ids ids = tokenizer->encode(inputs[i], {.add_bos = false});
+    CHECK(ids == outputs[i]);
+    CHECK(tokenizer->decode(ids) == inputs[i]);
+  }
+}
+
+TEST_CASE("tokenizer.json, sentencepiece-like: both ways to write the rules for spaces; others are refused by name") {
+  const TempDir dir;
+  TokenizerSpec tiny = tiny_spm({"\xE2\x96\x81", "a", "b",
+                                 "\xE2\x96\x81"
+                                 "a"},
+                                true);
+  tiny.merges = {"\xE2\x96\x81 a"};
+  const auto read = [&](const json& normalizer, const json& pre) {
+    json root = sentencepiece_json(tiny);
+    root["normalizer"] = normalizer;
+    root["pre_tokenizer"] = pre;
+    dir.write("tokenizer.json", root.dump());
+    return make_tokenizer(read_tokenizer_dir(dir.path()));
+  };
+  const auto both = [](const json& a, const json& b) { return json{{"type", "Sequence"}, {"normalizers", {a, b}}}; };
+  const EncodeOptions special{.parse_special = true};
+  const TokenId mark = 259, a = 260, opened = 262;
+  auto tokenizer = read(both(kPrepend, kReplace), nullptr);
+  CHECK(tokenizer->encode("a<s> a", special) == Ids{opened, 1, mark, opened});
+  CHECK(tokenizer->decode(tokenizer->encode("  a\xE4\xBD\xA0")) == "  a\xE4\xBD\xA0");
+  CHECK(tokenizer->encode("\xE4\xBD\xA0") == Ids{mark, 3 + 0xE4, 3 + 0xBD, 3 + 0xA0});
+  CHECK(read(kReplace, nullptr)->encode("a a") == Ids{a, opened});
+  CHECK(read(nullptr, metaspace("always"))->encode(" a<s>a", special) == Ids{opened, 1, opened});
+  CHECK(read(nullptr, metaspace("first"))->encode("a<s>a", special) == Ids{opened, 1, a});
+  CHECK(read(nullptr, metaspace("never"))->encode("a a") == Ids{a, opened});
+
+  const auto refused = [&](const json& normalizer, const json& pre, const char* name) {
+    CHECK_THROWS_WITH_AS(read(normalizer, pre), doctest::Contains(name), Error);
+  };
+  refused(nullptr, metaspace("always", true), "\"split\":true");
+  refused(nullptr, metaspace("sometimes"), "sometimes");
+  refused(both(kReplace, {{"type", "NFKC"}}), nullptr, "NFKC");
+  refused(both(kPrepend, kReplace), metaspace("always"), "Metaspace");
+}
+
+TEST_CASE("tokenizer.json: added tokens that take the white space beside them") {
+  const TempDir dir;
+  json root = tokenizer_json(tiny(), kByteLevel, false);
+  root["added_tokens"][0]["lstrip"] = true;
+  root["added_tokens"][1]["rstrip"] = true;
+  dir.write("tokenizer.json", root.dump());
+  const auto tokenizer = make_tokenizer(read_tokenizer_dir(dir.path()));
+  const auto encode = [&](const char* text) { return tokenizer->encode(text, {.parse_special = true}); };
+  CHECK(encode("a \n\xE3\x80\x80<s> a") == Ids{'a', 258, ' ', 'a'});
+  CHECK(encode("a </s> \t\xC2\x85 a") == Ids{'a', ' ', 259, 'a'});
+  CHECK(encode("</s>  <s>") == Ids{259, 258});
+  CHECK(encode(" <s>") == Ids{258});
+  CHECK(encode("a <end> a") == Ids{'a', ' ', 260, ' ', 'a'});
 }
 
 TEST_CASE("tokenizer.model: added tokens and BOS come from the files beside it") {
@@ -225,7 +368,7 @@ TEST_CASE("tokenizer.model: added tokens and BOS come from the files beside it")
   CHECK(spec.unk == 0);
   CHECK(spec.kinds[0] == TokenKind::unknown);
   CHECK(spec.kinds[265] == TokenKind::unused);
-  CHECK(spec.eos == Ids{2, 264});
+  CHECK(spec.eos == Ids{264, 2});  // templates write the configuration's
   const auto tokenizer = make_tokenizer(spec);
   CHECK(tokenizer->encode("a<|end|>", {.parse_special = true}) == Ids{260, 264});
   CHECK(tokenizer->encode("a<|plain|>") == Ids{260, 266});

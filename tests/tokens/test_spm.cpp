@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <doctest/doctest.h>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include "banyan/tokenizer.hpp"
 #include "tokens/gguf_vocab.hpp"
 #include "tokens/sentencepiece_proto.hpp"
+#include "tokens/sentencepiece_writer.hpp"
 #include "tokens/spm_tokenizer.hpp"
 
 using namespace banyan;
@@ -118,13 +120,123 @@ TEST_CASE("sentencepiece: fillers, doubles and added tokens keep their ids; brok
   broken = tiny_spm({"a"}, true);
   broken.kinds[5] = TokenKind::normal;
   fails(broken, "255 byte tokens");
-  broken = tiny_spm({"a"}, true);
+  broken = tiny_spm({"a"}, false);
   broken.kinds[0] = TokenKind::normal;
   broken.unk = kNoToken;
   fails(broken, "without unknown token");
   broken = tiny_spm({"a"}, true);
+  broken.scores[5] = std::nanf("");
+  fails(broken, "score of token 5 is NaN");
+  fails(tiny_spm({std::string(257, 'a')}, true), "257 bytes");
+  broken = tiny_spm({"a"}, true);
   broken.scores.pop_back();
   fails(broken, "scores");
+}
+
+// The library's ids for a text that it is given as it is, with the space in front that the vocabulary wants.
+Ids ids_of_library(const sentencepiece::SentencePieceProcessor& library, const TokenizerSpec& spec,
+                   const std::string& text) {
+  return library.EncodeAsIds((spec.add_space_prefix && !text.empty() ? " " : "") + text);
+}
+
+TEST_CASE("sentencepiece: ids are those of the library, on the LLaMA vocabulary and on made ones") {
+  std::mt19937 rng(29);
+  const auto compare = [&](const TokenizerSpec& spec, const std::vector<std::string>& parts, int n_rounds) {
+    sentencepiece::SentencePieceProcessor library;
+    const auto status = library.LoadFromSerializedProto(write_sentencepiece_model(spec));
+    REQUIRE_MESSAGE(status.ok(), status.ToString());
+    const auto tokenizer = make_tokenizer(spec);
+    for (int round = 0; round < n_rounds; ++round) {
+      std::string text;
+      for (std::size_t n = rng() % 40; n > 0; --n) text += parts[rng() % parts.size()];
+      CAPTURE(text);
+      REQUIRE(without_bos(*tokenizer, text) == ids_of_library(library, spec, text));
+    }
+  };
+  // Made ones: random pieces over few letters, so that many merges compete; scores in no order, some equal; unused
+  // pieces, added ones, marks inside of pieces, characters that are no pieces.
+  const std::vector<std::string> letters = {"a", "b", "c", "d", " ", " ", "\xC3\xA9", "\xE4\xBD\xA0", "z", kMark};
+  for (int vocabulary = 0; vocabulary < 60; ++vocabulary) {
+    std::vector<std::string> pieces = {kMark, "a", "b", "c", "\xC3\xA9"};
+    for (int i = 0; i < 60; ++i) {
+      std::string piece;
+      for (std::size_t n = 2 + rng() % 3; n > 0; --n)
+        piece += vocabulary % 2 == 0 ? letters[rng() % 4] : letters[rng() % letters.size()];
+      std::string marked;
+      for (const char c : piece) marked += c == ' ' ? kMark : std::string(1, c);
+      if (std::find(pieces.begin(), pieces.end(), marked) == pieces.end()) pieces.push_back(marked);
+    }
+    TokenizerSpec spec = tiny_spm(pieces, vocabulary % 3 != 0);
+    for (auto& score : spec.scores) score = static_cast<float>(rng() % 40);
+    for (std::size_t i = spec.pieces.size() - 20; i < spec.pieces.size(); ++i) {
+      if (vocabulary % 4 == 1 && rng() % 12 == 0) spec.kinds[i] = TokenKind::user_defined;
+    }
+    compare(spec, letters, 40);
+  }
+  if (const auto path = shared_vocab_path("llama-spm")) {
+    const std::vector<std::string> words = {"the",
+                                            "Hello",
+                                            " world",
+                                            "  ",
+                                            "    ",
+                                            "\n",
+                                            "\t",
+                                            ".",
+                                            "ing",
+                                            "\xC3\xA9t\xC3\xA9",
+                                            "12",
+                                            "0x7f",
+                                            "(",
+                                            "->",
+                                            "_",
+                                            "\xE4\xBD\xA0\xE5\xA5\xBD",
+                                            "\xF0\x9F\xA6\x99",
+                                            "e\xCC\x81",
+                                            "\xD0\xBF\xD1\x80\xD0\xB8",
+                                            "a",
+                                            "A",
+                                            "z",
+                                            " ",
+                                            " t",
+                                            "<s>",
+                                            "<0x41>",
+                                            kMark};
+    compare(read_gguf_vocab(*path), words, 1500);
+  } else {
+    MESSAGE("skipped: no shared vocabulary");
+  }
+}
+
+TEST_CASE("sentencepiece: an unused piece is merged through, and is its parts in the end") {
+  TokenizerSpec spec = tiny_spm({kMark, "a", "b", "c", "abc", "ab"}, true);
+  spec.add_space_prefix = false;
+  spec.kinds.back() = TokenKind::unused;
+  sentencepiece::SentencePieceProcessor library;
+  REQUIRE(library.LoadFromSerializedProto(write_sentencepiece_model(spec)).ok());
+  const auto tokenizer = make_tokenizer(spec);
+  for (const std::string text : {"abc", "ab", "abab", "cabcab"}) {
+    CHECK(without_bos(*tokenizer, text) == library.EncodeAsIds(text));
+  }
+  CHECK(without_bos(*tokenizer, "ab") == Ids{find(spec, "a"), find(spec, "b")});
+  CHECK(without_bos(*tokenizer, "abc") == Ids{find(spec, "abc")});
+}
+
+TEST_CASE("sentencepiece: spaces in front, for each part, or not") {
+  TokenizerSpec spec = tiny_spm({kMark, "a", kMark + "a"}, true);
+  const TokenId mark = find(spec, kMark), a = find(spec, "a"), opened = find(spec, kMark + "a");
+  const auto encode = [&](std::string_view text, bool first = true) {
+    return make_tokenizer(spec)->encode(text, {.add_bos = false, .parse_special = true, .first = first});
+  };
+  CHECK(encode("a<s>a") == Ids{opened, 1, opened});
+  CHECK(encode(" a") == Ids{mark, opened});
+  CHECK(encode("a", false) == Ids{a});
+  spec.prefix_each_part = false;
+  CHECK(encode("a<s>a") == Ids{opened, 1, a});
+  CHECK(encode("<s>a") == Ids{1, a});
+  spec.prefix_before_space = false;
+  CHECK(encode(" a") == Ids{opened});
+  CHECK(encode(kMark + "a") == Ids{opened});
+  CHECK(encode("a") == Ids{opened});
 }
 
 TEST_CASE("tokenizer.model: equal to the library's own encoding of a trained model; other settings refused by name") {
@@ -157,7 +269,8 @@ TEST_CASE("tokenizer.model: equal to the library's own encoding of a trained mod
     REQUIRE((spec.kinds[i] == TokenKind::byte) == processor.IsByte(id));
     REQUIRE((spec.kinds[i] == TokenKind::control) == processor.IsControl(id));
   }
-  for (const std::string text : {"the cat", "  the  dog ", "a<add>b <s>", "\n\t", "\xE4\xBD\xA0 x", "x = f(12)", "."}) {
+  for (const std::string text :
+       {"", "the cat", "  the  dog ", "a<add>b <s>", "\n\t", "\xE4\xBD\xA0 x", "x = f(12)", "."}) {
     CHECK(without_bos(*tokenizer, text) == processor.EncodeAsIds(text));
     CHECK(tokenizer->decode(without_bos(*tokenizer, text)) == text);
   }

@@ -8,6 +8,7 @@
 
 #include "banyan/tokenizer.hpp"
 #include "tokens/gguf_vocab.hpp"
+#include "tokens/nfc.hpp"
 
 using namespace banyan;
 using namespace banyan::test;
@@ -64,7 +65,7 @@ TEST_CASE("every text of the shared vocabularies has the published ids and comes
 }
 
 TEST_CASE("decode(encode(x)) == x on random Unicode and random bytes, for byte-complete vocabularies") {
-  for (const std::string name : {"gpt-2", "llama-bpe", "llama-spm"}) {
+  for (const std::string name : {"gpt-2", "llama-bpe", "llama-spm", "qwen2"}) {
     CAPTURE(name);
     const auto tokenizer = load_shared_vocab(name);
     if (!tokenizer) {
@@ -74,11 +75,46 @@ TEST_CASE("decode(encode(x)) == x on random Unicode and random bytes, for byte-c
     std::mt19937 rng(17);
     for (int round = 0; round < 300; ++round) {
       const std::string text = random_unicode(rng);
-      REQUIRE(tokenizer->decode(tokenizer->encode(text)) == text);
+      REQUIRE(tokenizer->decode(tokenizer->encode(text)) == (name == "qwen2" ? to_nfc(text) : text));
       std::string bytes(rng() % 60, '\0');
       for (auto& c : bytes) c = static_cast<char>(rng());
-      if (bytes.find("\xE2\x96\x81") != std::string::npos) continue;
+      // sentencepiece's mark reads back as a space; qwen2 sees a decomposed character as the composed one.
+      if (bytes.find("\xE2\x96\x81") != std::string::npos || name == "qwen2") continue;
       REQUIRE(tokenizer->decode(tokenizer->encode(bytes)) == bytes);
+    }
+  }
+}
+
+TEST_CASE(
+    "streamed token by token, the text is that of all tokens at once, and every piece of it is whole characters") {
+  for (const std::string name : {"gpt-2", "llama-spm", "qwen2"}) {
+    CAPTURE(name);
+    const auto tokenizer = load_shared_vocab(name);
+    if (!tokenizer) {
+      MESSAGE("skipped: ", name);
+      continue;
+    }
+    std::mt19937 rng(19);
+    for (int round = 0; round < 200; ++round) {
+      Ids ids;
+      if (round % 2 == 0) {
+        ids = tokenizer->encode(random_unicode(rng), {.add_bos = false});
+      } else {  // tokens in no order, so that bytes of characters meet that do not belong together
+        for (std::size_t n = rng() % 30; n > 0; --n) {
+          ids.push_back(static_cast<TokenId>(rng() % static_cast<std::uint64_t>(tokenizer->vocab_size())));
+        }
+      }
+      Utf8Stream stream;
+      std::string text;
+      bool first = true;
+      for (const TokenId id : ids) {
+        const std::string piece = stream.push(tokenizer->token_bytes(id, first));
+        REQUIRE(sanitize_utf8(piece) == piece);
+        text += piece;
+        first = first && tokenizer->spec().kinds[static_cast<std::size_t>(id)] == TokenKind::control;
+      }
+      text += stream.flush();
+      REQUIRE(text == sanitize_utf8(tokenizer->decode(ids)));
     }
   }
 }

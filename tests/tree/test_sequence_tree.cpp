@@ -251,6 +251,86 @@ TEST_CASE("SequenceTree: fork and prune leave the tree as it was") {
   }
 }
 
+TEST_CASE("SequenceTree: find_prefix among many children gives what looking at each of them gives") {
+  std::mt19937 rng(12);
+  for (int round = 0; round < 8; ++round) {
+    // Few different tokens and short runs, so that a few nodes have hundreds of children, empty ones among them.
+    SequenceTree tree;
+    FlatTree flat;
+    std::vector<NodeId> nodes;
+    const auto random_tokens = [&](unsigned most) {
+      Tokens tokens(rng() % (most + 1));
+      for (auto& t : tokens) t = static_cast<TokenId>(rng() % 3);
+      return tokens;
+    };
+    const auto pick = [&] {
+      return nodes[round % 2 == 0 ? rng() % std::min<std::size_t>(nodes.size(), 3) : rng() % nodes.size()];
+    };
+    for (int step = 0; step < 1200; ++step) {
+      const unsigned what = nodes.empty() ? 0 : rng() % 10;
+      if (what < 5) {
+        const NodeId parent = nodes.empty() || rng() % 4 == 0 ? kNoNode : pick();
+        const std::int64_t at =
+            parent.valid() ? static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(tree.n_tokens(parent) + 1))
+                           : 0;
+        const Tokens tokens = random_tokens(3);
+        const NodeId node = parent.valid() ? tree.fork(parent, at) : tree.add_root({});
+        tree.append(node, tokens);
+        flat.nodes[node.value] = {parent.value, at, tokens};
+        nodes.push_back(node);
+      } else if (what == 5) {  // a node gets further tokens, perhaps its first
+        const NodeId node = nodes[rng() % nodes.size()];
+        const Tokens tokens = random_tokens(2);
+        tree.append(node, tokens);
+        auto& own = flat.nodes[node.value].tokens;
+        own.insert(own.end(), tokens.begin(), tokens.end());
+      } else if (what == 6) {  // or loses all, to begin with another
+        const NodeId node = nodes[rng() % nodes.size()];
+        if (!tree.children(node).empty()) continue;
+        tree.truncate(node, 0);
+        flat.nodes[node.value].tokens.clear();
+      } else if (what == 7 && nodes.size() > 300) {
+        const NodeId node = nodes[nodes.size() / 2 + rng() % (nodes.size() / 2)];
+        tree.prune(node);
+        flat.prune(node.value);
+        std::erase_if(nodes, [&](NodeId n) { return !tree.alive(n); });
+      } else {
+        const Tokens query = random_tokens(9);
+        const TreePosition found = tree.find_prefix(query);
+        const std::int64_t depth = found.node.valid() ? tree.begin_position(found.node) + found.pos : 0;
+        REQUIRE(depth == flat.longest_match(query));
+        if (found.node.valid()) {
+          const Tokens path = path_of(tree, found.node);
+          REQUIRE(std::equal(path.begin(), path.begin() + depth, query.begin()));
+        }
+      }
+    }
+    std::size_t most = tree.roots().size();
+    for (const NodeId node : nodes) most = std::max(most, tree.children(node).size());
+    REQUIRE(most > 64);
+  }
+}
+
+TEST_CASE("SequenceTree: a hundred thousand prompts below one prefix are inserted and released in time") {
+  // One look at each sibling of each would be five thousand million.
+  SequenceTree tree;
+  Tokens prompt(200, 1);
+  std::vector<NodeId> nodes;
+  for (int i = 0; i < 100'000; ++i) {
+    prompt[195] = 10 + i / 2;
+    prompt[196] = i % 2;
+    prompt.resize(i % 10 == 3 ? 195 : 200);  // some are the prefix itself
+    nodes.push_back(tree.insert(prompt));
+    tree.pin(nodes.back());
+    prompt.resize(200, 1);
+  }
+  std::int64_t n_tokens = 0;
+  for (const NodeId node : nodes) n_tokens += tree.n_tokens(node);
+  CHECK(n_tokens < 200 + 5 * 100'000);
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) tree.release(*it);
+  CHECK(tree.n_nodes() == 0);
+}
+
 TEST_CASE("SequenceTree: insert makes a tree of a list of prompts") {
   SequenceTree tree;
   const NodeId a = tree.insert(Tokens{1, 2, 3, 4});

@@ -1,4 +1,4 @@
-#include "gguf_writer.hpp"
+#include "model/gguf_writer.hpp"
 
 #include <array>
 #include <cstring>
@@ -18,20 +18,6 @@ void put(std::string& out, T value) {
 void put_string(std::string& out, std::string_view text) {
   put(out, std::uint64_t{text.size()});
   out += text;
-}
-
-void pad(std::string& out) { out.resize((out.size() + kAlignment - 1) / kAlignment * kAlignment); }
-
-std::uint32_t type_number(DType type) {
-  switch (type) {
-    case DType::f32: return 0;
-    case DType::f16: return 1;
-    case DType::q4_0: return 2;
-    case DType::q4_1: return 3;
-    case DType::q8_0: return 8;
-    case DType::bf16: return 30;
-  }
-  return 0;
 }
 
 }  // namespace
@@ -83,27 +69,43 @@ void GgufWriter::add_floats(std::string_view key, std::span<const float> values)
   for (const auto value : values) put(keys_, value);
 }
 
-void GgufWriter::add_tensor(std::string_view name, DType type, const std::vector<std::int64_t>& shape,
-                            std::string data) {
+void GgufWriter::add_raw(std::string_view key, std::span<const std::byte> value) {
+  ++n_keys_;
+  put_string(keys_, key);
+  keys_.append(reinterpret_cast<const char*>(value.data()), value.size());
+}
+
+void GgufWriter::list_tensor(std::string_view name, DType type, const std::vector<std::int64_t>& shape,
+                             std::int64_t bytes) {
   ++n_tensors_;
   put_string(tensor_list_, name);
   put(tensor_list_, static_cast<std::uint32_t>(shape.size()));
   for (auto dim = shape.rbegin(); dim != shape.rend(); ++dim) put(tensor_list_, *dim);
-  put(tensor_list_, type_number(type));
-  put(tensor_list_, std::uint64_t{data_.size()});
-  data_ += data;
-  pad(data_);
+  put(tensor_list_, gguf_type_number(type));
+  put(tensor_list_, data_end_);
+  data_end_ += static_cast<std::uint64_t>(bytes) + padding(bytes).size();
 }
 
-std::string GgufWriter::bytes() const {
+void GgufWriter::add_tensor(std::string_view name, DType type, const std::vector<std::int64_t>& shape,
+                            std::string data) {
+  const auto n = static_cast<std::int64_t>(data.size());
+  list_tensor(name, type, shape, n);
+  data_ += data + padding(n);
+}
+
+std::string GgufWriter::padding(std::int64_t bytes) {
+  const auto over = static_cast<std::size_t>(bytes) % kAlignment;
+  return std::string(over == 0 ? 0 : kAlignment - over, '\0');
+}
+
+std::string GgufWriter::header() const {
   std::string out = "GGUF";
-  put(out, std::uint32_t{3});
+  put(out, version_);
   put(out, n_tensors_);
   put(out, n_keys_);
   out += keys_;
   out += tensor_list_;
-  pad(out);
-  return out + data_;
+  return out + padding(static_cast<std::int64_t>(out.size()));
 }
 
 }  // namespace banyan
