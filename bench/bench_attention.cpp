@@ -3,7 +3,7 @@
 //     us        median of a layer's attention as a step launches it: tiles of each kind, then the merge
 //     floor     the larger of bytes (each key and value, query, output once) over the copy rate, which is measured, and
 //               FLOPs over the matrix rate, which is an argument
-//     parts     wide, middle and narrow tiles and the merge, each launched alone
+//     parts     warpgroup, wide, middle and narrow tiles and the merge, each launched alone
 //     plan      work items built on the host, once per step for all layers
 //
 // Between runs a buffer larger than the L2 cache is written. Keys, values and queries are random. Rows and heads picked
@@ -181,7 +181,8 @@ struct Bench {
     const TileAttention attention(shape);
     WorkItems work;
     const auto build = [&] {
-      work.build(tree.positions, tree.runs, tree.calls, {s.n_heads_q, s.n_heads_kv, deterministic, 132});
+      work.build(tree.positions, tree.runs, tree.calls,
+                 {s.n_heads_q, s.n_heads_kv, deterministic, 132, has_warpgroup_tiles()});
     };
     std::vector<double> plan_us;
     for (int i = 0; i < 21; ++i) {
@@ -226,7 +227,7 @@ struct Bench {
     const double us = time_of(all);
     double parts[kTileKinds + 1] = {};
     for (int part = 0; part <= kTileKinds; ++part) {
-      LaunchSet alone{all.n_phases, {false, false, false}, part == kTileKinds && all.merge};
+      LaunchSet alone{all.n_phases, {false, false, false, false}, part == kTileKinds && all.merge};
       if (part < kTileKinds) alone.kinds[part] = all.kinds[part];
       if (alone.merge || (part < kTileKinds && alone.kinds[part])) parts[part] = time_of(alone);
     }
@@ -239,11 +240,11 @@ struct Bench {
     const double bytes = 2.0 * static_cast<double>(n_kv + 2 * n_q);
     const double floor = std::max(bytes / bytes_per_us, flops / flops_per_us);
     std::printf(
-        "%-30s %s %8.1f us %6.1f TFLOP/s %6.0f GB/s  floor %7.1f (%s) x %4.2f  | %7.1f %6.1f %7.1f %6.1f | "
+        "%-30s %s %8.1f us %6.1f TFLOP/s %6.0f GB/s  floor %7.1f (%s) x %4.2f  | %7.1f %7.1f %6.1f %7.1f %6.1f | "
         "plan %5.0f us, %zu items, %d phases, %.0f MB of partials, off by %.1e\n",
         s.name, deterministic ? "det" : "   ", us, 1e-6 * flops / us, 1e-3 * bytes / us, floor,
-        flops / flops_per_us > bytes / bytes_per_us ? "FLOP" : "byte", us / floor, parts[2], parts[1], parts[0],
-        parts[3], plan_us[plan_us.size() / 2], work.items().size(), work.n_phases(),
+        flops / flops_per_us > bytes / bytes_per_us ? "FLOP" : "byte", us / floor, parts[3], parts[2], parts[1],
+        parts[0], parts[4], plan_us[plan_us.size() / 2], work.items().size(), work.n_phases(),
         1e-6 * static_cast<double>(partial_o_bytes(work.n_partials(), shape)), worst);
     std::fflush(stdout);
   }
@@ -296,7 +297,7 @@ int main(int argc, char** argv) {
   Clock clock(n_repeats);
   Bench bench{clock, copy_bytes_per_us(clock), 1e6 * tflops};
   std::printf("copy %.2f TB/s (measured), matrix %.0f TFLOP/s (given)\n", 1e-6 * bench.bytes_per_us, tflops);
-  std::printf("%-34s time, against its floor | wide, middle, narrow, merge alone in us | plan\n", "shape");
+  std::printf("%-34s time, against its floor | warpgroup, wide, middle, narrow, merge alone in us | plan\n", "shape");
   for (const bool deterministic : {false, true}) {
     for (const Shape& shape : kShapes) {
       if (std::string(shape.name).find(filter) != std::string::npos) bench.run(shape, deterministic);

@@ -81,9 +81,9 @@ class Contender {
       : mode_(std::move(mode)), n_samples_(n_samples), options_(options), vocab_size_(model->config().vocab_size) {
     RunnerOptions runner;
     runner.kv_type = dtype_from_string(options.kv_type);
-    // Slots are handed out in blocks.
-    const std::int64_t n_private = (options.n_new + kKvBlock) / kKvBlock * kKvBlock;
-    runner.n_kv_slots = options.n_given() + 2 * kKvBlock * (options.n_nodes() + 1) + n_samples * n_private;
+    // Slots are handed out in blocks, and first tokens of several samples share one.
+    const std::int64_t n_private = (options.n_new + kKvBlock) / kKvBlock * kKvBlock + kKvBlock / 2;
+    runner.n_kv_slots = options.n_given() + 16 * kKvBlock * (options.n_nodes() + 1) + n_samples * n_private;
     runner.skip_attention = mode_ == "no_attention";
     runner.random_kv = options.fill_kv;
     runner.max_positions = options.path_begin() + options.n_new + 1;

@@ -6,7 +6,7 @@
 # Groups: paper (CodeLlama shapes of arXiv 2402.05099), one (a single sequence), llama (a sweep), document (long
 # documents), apps (problems below a few-shot prompt). Prompts are computed, except where --fill-kv stands. Rows that do
 # not fit the device are printed with their bytes.
-set -euo pipefail
+set -uo pipefail  # a row that fails does not take the others with it
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 bench=$(realpath "${1:-build/cuda/bench/bench_decode}")
 out=$(realpath -m "${2:-bench/results/decode-h200.json}")
@@ -21,14 +21,14 @@ decode() {  # SHAPE N_PREFIX N_SAMPLES N_NEW MODES [OPTION…]
     --n-prefix "$n_prefix" --n-samples "$n_samples" --n-new "$n_new" --modes "$modes" --out "$out" --append "$@"
 }
 
-# A sample's first token comes with the prompt: 127 steps make 128 new tokens.
+# A sample's first token comes with the prompt: 127 steps make 128 new tokens, 63 make 64.
 paper() {
   decode codellama-13b 16384 960,512 127 tree,no_attention
   decode codellama-13b 1024 1024,512,128,32 127 tree,no_attention
   for n_prefix in 2048 4096 8192; do decode codellama-13b "$n_prefix" 1024 127 tree; done
   decode codellama-7b 16384 1024 127 tree,no_attention
-  decode codellama-34b 1024 2048,512 127 tree,no_attention
-  decode codellama-34b 16384 2048 127 tree
+  decode codellama-34b 1024 2048,512 63 tree,no_attention
+  decode codellama-34b 16384 2048 63 tree
 }
 one() {
   for shape in codellama-7b codellama-13b codellama-34b llama-3.1-8b; do decode "$shape" 1024 1 63 tree,no_attention; done

@@ -23,6 +23,18 @@ bool supports(const TensorShape& s) {
          find_tile_kernel(TileKind::wide, s.head_dim, s.kv_type).function != nullptr;
 }
 
+bool has_warpgroup_tiles() {
+  int device = 0, major = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  if (major != 9) return false;
+  // Code that the driver made from PTX of an older architecture has no wgmma in it.
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, find_tile_kernel(TileKind::warpgroup, 128, DType::bf16).function),
+        "cudaFuncGetAttributes");
+  return attributes.ptxVersion >= 90;
+}
+
 LaunchSet launches_of(const WorkItems& work) {
   LaunchSet set;
   set.n_phases = work.n_phases();
@@ -49,7 +61,10 @@ TileAttention::TileAttention(const TensorShape& shape) : shape_(shape) {
   check(cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
   n_merge_blocks_ = kMergeBlocksPerSm * static_cast<unsigned>(n_sms);
   for (int kind = 0; kind < kTileKinds; ++kind) {
-    const TileKernel found = find_tile_kernel(static_cast<TileKind>(kind), shape.head_dim, shape.kv_type);
+    TileKernel found = find_tile_kernel(static_cast<TileKind>(kind), shape.head_dim, shape.kv_type);
+    if (kind == static_cast<int>(TileKind::warpgroup) && (found.function == nullptr || !has_warpgroup_tiles())) {
+      found = find_tile_kernel(TileKind::wide, shape.head_dim, shape.kv_type);
+    }
     check(cudaFuncSetAttribute(found.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(found.shared_bytes)),
           "attention: shared memory of a tile kernel");
@@ -86,6 +101,7 @@ void TileAttention::launch(const AttentionTensors& t, const DeviceWork& work, co
     for (int kind = kTileKinds - 1; kind >= 0; --kind) {  // wide ones first
       if (!launches.kinds[kind]) continue;
       const Kernel& kernel = kernels_[kind];
+      p.kind = kind;
       p.ticket = partials.tickets + kind;
       void* arguments[] = {&p};
       check(

@@ -7,6 +7,7 @@
 //            in f32, bf16 or f16. Its bits depend on a row's path alone. The oracle of the other, and what runs where
 //            that one does not apply.
 //   tiles    tensor cores over the tiles of work_items.hpp, then the merge of partials. Its limits are in supports().
+//            On Hopper many rows take its own matrix instructions, about twice as fast; not in deterministic items.
 //
 // Inside, scores are in base 2; LSE is the natural logarithm. Nothing visible is O = 0 and LSE = -inf. Every sum has
 // one order: no floating-point atomics, the same launch gives the same bits. In deterministic work items the bits of a
@@ -55,6 +56,10 @@ void attention_generic(const AttentionTensors& tensors, const DeviceCalls& calls
 // KV will be one more element type here, with its scales in KvView.
 bool supports(const TensorShape& shape);
 
+// Of the current device, for WorkOptions: compute capability 9.0, in a build for sm_90a. Shapes without a kernel of
+// this kind (head_dim 80, 96) have its items done by that of wide tiles.
+bool has_warpgroup_tiles();
+
 // Scratch memory. Layers that follow each other on one stream share it.
 struct PartialMemory {
   float* o = nullptr;      // [n_partials, n_heads_q, head_dim], not divided by the sum
@@ -75,7 +80,7 @@ constexpr std::int64_t kTicketBytes = kTileKinds * 4;
 // so launches captured in a graph serve every step that needs no more than these.
 struct LaunchSet {
   int n_phases = 1;
-  bool kinds[kTileKinds] = {true, true, true};
+  bool kinds[kTileKinds] = {true, true, true, true};
   bool merge = true;
 };
 LaunchSet launches_of(const WorkItems& work);

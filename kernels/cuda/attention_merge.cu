@@ -12,7 +12,6 @@ namespace banyan::kernels::cuda {
 namespace {
 
 constexpr unsigned kWarps = 4;
-constexpr unsigned kAllLanes = 0xffffffffU;
 
 __device__ float warp_max(float x) {
 #pragma unroll

@@ -35,6 +35,7 @@ class CudaBackend final : public Backend {
         team_(options.n_threads),
         products_(stream_, options.deterministic) {
     check(cudaGetDeviceProperties(&properties_, device_), "cudaGetDeviceProperties");
+    warpgroup_tiles_ = has_warpgroup_tiles();
     tickets_.reserve_bytes(kTicketBytes);
     check(cudaMemsetAsync(tickets_.data(), 0, kTicketBytes, stream_), "cudaMemsetAsync");
   }
@@ -110,6 +111,7 @@ class CudaBackend final : public Backend {
   int device_;
   bool deterministic_;
   cudaDeviceProp properties_{};
+  bool warpgroup_tiles_ = false;
   Stream stream_;
   Team team_;  // packs weights
   Products products_;
@@ -188,7 +190,8 @@ void CudaBackend::begin_step(const StepArrays& step) {
                 {.n_heads_q = step.n_heads_q,
                  .n_heads_kv = step.n_heads_kv,
                  .deterministic = deterministic_,
-                 .n_sms = properties_.multiProcessorCount});
+                 .n_sms = properties_.multiProcessorCount,
+                 .warpgroup_tiles = warpgroup_tiles_});
     at_.header = upload_.add(std::span(&work_.header(), 1));
     at_.items = upload_.add(work_.items());
     at_.rows = upload_.add(work_.rows());

@@ -8,6 +8,7 @@
 
 namespace banyan::kernels::cuda {
 
+constexpr unsigned kAllLanes = 0xffffffffU;
 constexpr float kLn2 = 0.6931471805599453F;
 
 __device__ __forceinline__ float negative_infinity() { return __int_as_float(0xff800000); }

@@ -20,8 +20,8 @@ struct TileParams {
   float* partial_state;
   std::uint32_t* ticket;
   std::int32_t n_heads_q, n_heads_kv, group;
-  std::int32_t phase;
-  float scale_log2;  // scale / ln 2
+  std::int32_t phase, kind;  // of the items to do
+  float scale_log2;          // scale / ln 2
   bool o_is_f32;
 };
 

@@ -33,7 +33,13 @@ struct KindCost {
   // Shorter pieces only make more partials to merge.
   std::int64_t fewest_keys;
 };
-constexpr std::array<KindCost, kTileKinds> kKindCosts{{{12, 64, 64}, {3, 128, 128}, {2, 192, 256}}};
+constexpr std::array<KindCost, kTileKinds> kKindCosts{{{12, 64, 64}, {3, 128, 128}, {2, 192, 256}, {1, 448, 512}}};
+// Where more calls than these are cut, their pieces even each other out.
+constexpr std::size_t kFewCalls = 32;
+
+constexpr std::int64_t n_equal_pieces(std::int64_t n_keys, std::int64_t length) {
+  return std::max<std::int64_t>(1, (n_keys + length / 2) / length);
+}
 
 // Lengths are sorted by classes of some 20 %: tiles up to 16, then four classes per power of two.
 constexpr std::int32_t kLengthClasses = 128;
@@ -67,8 +73,8 @@ void WorkItems::build(std::span<const std::int32_t> positions, std::span<const S
     assert(call.row_begin >= 0 && call.row_end <= std::ssize(positions));
     if (call.row_begin >= call.row_end || call.n_keys <= 0) continue;
     check_32_bits(call.kv_position + call.n_keys, "positions");
-    const TileKind kind = tile_kind((call.row_end - call.row_begin) * group_);
-    cut_keys(call, lengths.n_keys[static_cast<std::size_t>(kind)]);
+    const std::int64_t n_packed = (call.row_end - call.row_begin) * group_;
+    cut_keys(call, lengths.n_keys[static_cast<std::size_t>(kind_of(n_packed, n_packed))]);
     add_call(static_cast<std::int32_t>(c), call);
   }
   check_32_bits(std::ssize(unsorted_) * options.n_heads_kv, "work items");
@@ -76,35 +82,92 @@ void WorkItems::build(std::span<const std::int32_t> positions, std::span<const S
   sort_items();
 }
 
-// With w keys to walk per place where a block can run, and pieces of n keys, a place computes w keys and pays the
-// overhead c for each of w / n pieces, and at the end waits half a piece for the slowest: w + c w / n + n / 2. That is
-// least for n = sqrt(2 c w).
-WorkItems::PieceLengths WorkItems::piece_lengths() const {
-  std::array<double, kTileKinds> n_keys{};
+TileKind WorkItems::kind_of(std::int64_t n_left, std::int64_t n_packed) const {
+  constexpr std::int64_t kFew = kTileRows[static_cast<std::size_t>(TileKind::narrow)];
+  const bool warpgroup = options_.warpgroup_tiles && !options_.deterministic && tile_kind(n_packed) == TileKind::wide;
+  return warpgroup && n_left > kFew ? TileKind::warpgroup : tile_kind(n_left);
+}
+
+WorkItems::PieceLengths WorkItems::piece_lengths() {
+  const auto n_heads = static_cast<double>(options_.n_heads_kv);
+  for (KindLoad& load : loads_) {
+    load.long_calls.clear();
+    load.longest = 0;
+    load.n_items = load.n_keys = load.n_long_keys = 0;
+  }
   for (const AttentionCall& call : calls_) {
     const std::int64_t n_packed = (call.row_end - call.row_begin) * group_;
     if (n_packed <= 0) continue;
-    const auto kind = static_cast<std::size_t>(tile_kind(n_packed));
     // As far as the last row sees: calls of no visible key change nothing, not even the pieces of others.
     const std::int64_t n_seen = n_visible(call, static_cast<std::int32_t>(call.row_end) - 1);
-    n_keys[kind] += static_cast<double>(ceil_div(n_packed, kTileRows[kind]) * n_seen);
+    if (n_seen == 0) continue;
+    const auto kind = static_cast<std::size_t>(kind_of(n_packed, n_packed));
+    KindLoad& load = loads_[kind];
+    const std::int64_t n_tiles = ceil_div(n_packed, kTileRows[kind]);
+    const double n_keys = static_cast<double>(n_tiles * n_seen) * n_heads;
+    load.longest = std::max(load.longest, n_seen);
+    if (n_seen > kKindCosts[kind].fewest_keys) {
+      load.long_calls.push_back({n_tiles, n_seen});
+      load.n_long_keys += n_keys;
+    } else {
+      load.n_items += static_cast<double>(n_tiles) * n_heads;
+      load.n_keys += n_keys;
+    }
   }
   PieceLengths lengths{};
-  for (std::size_t kind = 0; kind < kTileKinds; ++kind) {
-    const KindCost& cost = kKindCosts[kind];
-    const double w = n_keys[kind] * static_cast<double>(options_.n_heads_kv) /
-                     static_cast<double>(cost.blocks_per_sm * options_.n_sms);
-    const auto best = static_cast<std::int64_t>(std::sqrt(2 * static_cast<double>(cost.overhead_keys) * w));
-    lengths.n_keys[kind] = std::max(cost.fewest_keys, best);
-  }
+  for (std::size_t kind = 0; kind < kTileKinds; ++kind) lengths.n_keys[kind] = piece_length(kind);
   return lengths;
+}
+
+// With w keys to walk per place where a block can run, and pieces of n keys, a place computes w keys and pays the
+// overhead c for each of w / n pieces, and at the end waits half a piece for the slowest: w + c w / n + n / 2. That is
+// least for n = sqrt(2 c w). Where few calls are cut, the last round of pieces may fill the device or leave it empty:
+// then the best near that n is looked for.
+std::int64_t WorkItems::piece_length(std::size_t kind) const {
+  const KindCost& cost = kKindCosts[kind];
+  const KindLoad& load = loads_[kind];
+  const double w = (load.n_keys + load.n_long_keys) / static_cast<double>(cost.blocks_per_sm * options_.n_sms);
+  const std::int64_t smooth =
+      std::max(cost.fewest_keys, static_cast<std::int64_t>(std::sqrt(2 * static_cast<double>(cost.overhead_keys) * w)));
+  if (load.long_calls.empty() || load.long_calls.size() > kFewCalls) return smooth;
+  const std::int64_t n_pieces = std::max<std::int64_t>(1, load.longest / smooth);
+  const std::int64_t step = std::max<std::int64_t>(1, n_pieces / 8);
+  std::int64_t best = smooth;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::int64_t n = std::max<std::int64_t>(1, n_pieces / 2); n <= 2 * n_pieces + 1; n += step) {
+    const std::int64_t length = ceil_div(load.longest, n);
+    if (length < cost.fewest_keys && n > 1) break;
+    const double time = makespan(kind, length);
+    if (time >= least) continue;
+    least = time;
+    best = length;
+  }
+  return best;
+}
+
+// How long the items of a kind take with pieces of `length` keys, in keys: as all places together need for all of them,
+// or as long as it takes to run the long pieces in whole rounds, one to a place.
+double WorkItems::makespan(std::size_t kind, std::int64_t length) const {
+  const KindCost& cost = kKindCosts[kind];
+  const KindLoad& load = loads_[kind];
+  const auto n_places = static_cast<double>(cost.blocks_per_sm * options_.n_sms);
+  const auto overhead = static_cast<double>(cost.overhead_keys);
+  double n_items = load.n_items, n_long = 0;
+  for (const KindLoad::LongCall& call : load.long_calls) {
+    const std::int64_t n_pieces = n_equal_pieces(call.n_keys, length);
+    const auto n = static_cast<double>(call.n_tiles * n_pieces * options_.n_heads_kv);
+    n_items += n;
+    if (2 * call.n_keys > n_pieces * length) n_long += n;
+  }
+  const double even = (load.n_keys + load.n_long_keys + overhead * n_items) / n_places;
+  return std::max(even, std::ceil(n_long / n_places) * (static_cast<double>(length) + overhead));
 }
 
 // Cuts the call's keys into pieces_: at units of the path, or else into equal pieces of about `length` keys.
 void WorkItems::cut_keys(const AttentionCall& call, std::int64_t length) {
   pieces_.clear();
   std::int64_t run = call.run_begin, offset = 0;  // of the next piece's first key
-  const auto n_equal = options_.deterministic ? 0 : std::max<std::int64_t>(1, (call.n_keys + length / 2) / length);
+  const std::int64_t n_equal = options_.deterministic ? 0 : n_equal_pieces(call.n_keys, length);
   const std::int64_t equal =
       options_.deterministic ? 0 : ceil_div(ceil_div(call.n_keys, n_equal), kTilePositions) * kTilePositions;
   for (std::int64_t begin = 0; begin < call.n_keys;) {
@@ -170,7 +233,7 @@ void WorkItems::add_tiles(std::int32_t index, const AttentionCall& call, const S
     }
     n_phases_ = std::max(n_phases_, phase + 1);
     for (std::int32_t begin = 0; begin < n_packed;) {
-      const TileKind kind = tile_kind(n_packed - begin);
+      const TileKind kind = kind_of(n_packed - begin, n_packed);
       const std::int32_t end =
           std::min(n_packed, begin + static_cast<std::int32_t>(kTileRows[static_cast<std::size_t>(kind)]));
       const std::int32_t n_seen =

@@ -13,6 +13,7 @@
 // of AttentionCall) makes no partial for that row, so calls without visible keys change nothing at all.
 //
 // Pieces. Otherwise: of equal lengths, as many as fill the device at least cost (work_items.cpp has the formula).
+// Tiles of kind warpgroup are for such items alone, in calls of more than 64 packed rows.
 // Deterministic: cut at multiples of kUnitPositions *path positions*, and nowhere else; a unit that several calls share
 // is computed by a chain of items. The first begins it, each later one loads the state that its predecessor stored in
 // the unit's slot and goes on with the next tile, so the arithmetic of a row is tile after tile of its path whatever
@@ -35,7 +36,8 @@ namespace banyan::kernels::cuda {
 struct WorkOptions {
   std::int64_t n_heads_q = 1, n_heads_kv = 1;
   bool deterministic = false;
-  int n_sms = 132;  // multiprocessors to fill; ignored when deterministic
+  int n_sms = 132;               // multiprocessors to fill; ignored when deterministic
+  bool warpgroup_tiles = false;  // the device has them (attention.hpp); ignored when deterministic
 };
 
 class WorkItems {
@@ -77,7 +79,11 @@ class WorkItems {
     std::array<std::int64_t, kTileKinds> n_keys;
   };
 
-  PieceLengths piece_lengths() const;
+  PieceLengths piece_lengths();
+  std::int64_t piece_length(std::size_t kind) const;
+  double makespan(std::size_t kind, std::int64_t length) const;
+  // The kind of tile for n_left of the n_packed rows of a call, or of a part of it.
+  TileKind kind_of(std::int64_t n_left, std::int64_t n_packed) const;
   void cut_keys(const AttentionCall& call, std::int64_t length);
   void add_call(std::int32_t index, const AttentionCall& call);
   void add_tiles(std::int32_t index, const AttentionCall& call, const Segment& segment);
@@ -97,6 +103,17 @@ class WorkItems {
   std::vector<WorkItem> unsorted_, items_;
   std::vector<std::int32_t> keys_of_sort_;  // launch and length of each unsorted item
   std::vector<std::int32_t> bucket_;
+  // Of the calls that each kind of tile has most of.
+  struct KindLoad {
+    struct LongCall {  // long enough to be cut
+      std::int64_t n_tiles, n_keys;
+    };
+    std::vector<LongCall> long_calls;
+    std::int64_t longest = 0;        // keys of a call
+    double n_items = 0, n_keys = 0;  // over all heads, of the calls that are not long
+    double n_long_keys = 0;          // over all heads
+  };
+  std::array<KindLoad, kTileKinds> loads_;
   std::vector<Piece> pieces_;
   std::vector<RowState> states_;
   std::vector<RowInfo> rows_;
@@ -106,7 +123,7 @@ class WorkItems {
   int n_phases_ = 0;
 };
 
-// The kind of tile for n packed rows: the smallest that holds them, or the widest.
+// The kind of tile for n packed rows: the smallest that holds them, or the widest. Bits of a row are the same in each.
 constexpr TileKind tile_kind(std::int64_t n_packed) {
   return n_packed <= kTileRows[0] ? TileKind::narrow : n_packed <= kTileRows[1] ? TileKind::middle : TileKind::wide;
 }

@@ -14,10 +14,11 @@ constexpr std::int64_t kUnitPositions = 32 * kTilePositions;
 // The longest chain: every call ends at a multiple of kTilePositions.
 constexpr int kMaxPhases = static_cast<int>(kUnitPositions / kTilePositions);
 
-// Tiles of 16 packed rows (one warp by itself), 64 and 128 (warps that share the keys they read).
-enum class TileKind : std::uint8_t { narrow, middle, wide };
-constexpr int kTileKinds = 3;
-constexpr std::int64_t kTileRows[kTileKinds] = {16, 64, 128};
+// Tiles of 16 packed rows (one warp by itself), 64 and 128 (warps that share the keys they read); and 128 again, on
+// Hopper's own matrix instructions, whose sums are not those of the others.
+enum class TileKind : std::uint8_t { narrow, middle, wide, warpgroup };
+constexpr int kTileKinds = 4;
+constexpr std::int64_t kTileRows[kTileKinds] = {16, 64, 128, 128};
 
 struct alignas(16) WorkItem {
   std::int32_t run = 0;           // of the step's runs: the one that has the piece's first key

@@ -102,11 +102,12 @@ class ProblemOnDevice {
     });
   }
 
-  Result tiles(bool deterministic, int n_sms = 132) const {
+  Result tiles(bool deterministic, int n_sms = 132, bool warpgroup = has_warpgroup_tiles()) const {
     const TensorShape shape{p_.n_heads_q, p_.n_heads_kv, p_.head_dim, p_.type};
     const TileAttention attention(shape);
     return run([&](const AttentionTensors& t, Result& r) {
-      r.work.build(p_.positions, p_.calls.runs, p_.calls.calls, {p_.n_heads_q, p_.n_heads_kv, deterministic, n_sms});
+      r.work.build(p_.positions, p_.calls.runs, p_.calls.calls,
+                   {p_.n_heads_q, p_.n_heads_kv, deterministic, n_sms, warpgroup});
       const DeviceArray<WorkHeader> header(std::span(&r.work.header(), 1));
       const DeviceArray<WorkItem> items(r.work.items());
       const DeviceArray<RowInfo> rows(r.work.rows());

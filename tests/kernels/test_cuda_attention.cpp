@@ -94,6 +94,7 @@ void check_shape(const Forest::Shape& shape, std::uint32_t seed) {
   check_result("tiles, 1 SM's pieces", by_node.tiles(false, 1), f, right, true);
   check_result("tiles, by tile", by_tile.tiles(false), f, right, true);
   check_result("tiles, by row", by_row.tiles(false), f, right, true);
+  check_result("tiles, none of Hopper's", by_node.tiles(false, 132, false), f, right, true);
 
   // Bits are the path's alone: not of the calls, the tiles' kinds, the company (by_row: none), or the device.
   const Result deterministic = by_tile.tiles(true);
@@ -186,6 +187,53 @@ TEST_CASE("CUDA attention: units of deterministic mode that many calls share") {
       {.n_nodes = 60, .longest_node = 400, .n_heads_q = 4, .n_heads_kv = 1, .head_dim = 128, .type = DType::bf16}, 301);
   check_shape(
       {.n_nodes = 12, .longest_node = 3000, .n_heads_q = 2, .n_heads_kv = 2, .head_dim = 64, .type = DType::f16}, 302);
+}
+
+// Every way to meet the warpgroup tiles: pieces that end within a tile of keys, runs that end anywhere, several tiles
+// of rows and a partial one, rows that stop inside the keys (causal) or before them.
+TEST_CASE("CUDA attention: warpgroup tiles equal the generic kernel, and themselves") {
+  if (!has_warpgroup_tiles()) MESSAGE("the device has no warpgroup tiles: wide ones do their work");
+  std::uint32_t seed = 400;
+  for (const std::int64_t d : {64, 96, 128, 256}) {
+    for (const std::int64_t group : {1, 2, 5, 16}) {
+      for (const DType type : {DType::bf16, DType::f16}) {
+        std::mt19937 rng(++seed);
+        const std::int64_t n_rows = 3 * 128 / group + 37, n_prefix = 2900 + 13 * group,
+                           n_slots = n_prefix + n_rows + 40;
+        Calls calls;
+        for (std::int64_t begin = 0; begin < n_prefix;) {  // runs in reverse order of slots
+          const std::int64_t n =
+              std::min(n_prefix - begin, std::uniform_int_distribution<std::int64_t>(0, begin > 2000 ? 700 : 90)(rng));
+          calls.runs.push_back({n_slots - begin - n, n});
+          begin += n;
+        }
+        const auto n_runs = std::ssize(calls.runs);
+        calls.runs.push_back({0, n_rows});
+        calls.calls = {{0, n_runs, n_prefix, 0, 0, n_rows}, {n_runs, n_runs + 1, n_rows, n_prefix, 0, n_rows}};
+        std::vector<std::int32_t> positions;
+        for (std::int64_t row = 0; row < n_rows; ++row) {
+          positions.push_back(static_cast<std::int32_t>(row % 31 == 30 ? row * 7 : n_prefix + row));
+        }
+        const Problem p = small_problem(n_slots, 2 * group, 2, d, type, positions, calls, seed);
+        const ProblemOnDevice device(p);
+        const Result generic = device.generic(), tiles = device.tiles(false, 132, true);
+        const auto items = tiles.work.header().items[0][static_cast<int>(TileKind::warpgroup)];
+        CHECK(items.end - items.begin > 4);
+        const Forest::Oracle right{{generic.f32.o.begin(), generic.f32.o.end()},
+                                   {generic.f32.lse.begin(), generic.f32.lse.end()}};
+        const double deviation = double{p.scale} * std::sqrt(static_cast<double>(d));
+        const Errors e = errors(tiles.f32, right), most = tolerance(type, deviation, true);
+        CAPTURE(d);
+        CAPTURE(group);
+        CAPTURE(to_string(type));
+        CHECK(e.o < most.o);
+        CHECK(e.o_rms < most.o_rms);
+        CHECK(e.lse < most.lse);
+        CHECK(same_bits(tiles.o_bf16, to_bf16(tiles.f32.o)));
+        for (int again = 0; again < 3; ++again) CHECK(same_bits(tiles, device.tiles(false, 132, true)));
+      }
+    }
+  }
 }
 
 TEST_CASE("BL-01 on CUDA: calls that see no key change nothing, bit for bit, and no call at all is the empty set") {

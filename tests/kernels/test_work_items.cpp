@@ -147,10 +147,11 @@ void check_near(const std::vector<double>& got, const std::vector<double>& right
 }
 
 // Every row's partials, in order, have the keys of its path. If so told, their arithmetic has the right result too.
-RowKeys check(const Forest& forest, const Calls& calls, bool deterministic, int n_sms, bool computes) {
+RowKeys check(const Forest& forest, const Calls& calls, bool deterministic, int n_sms, bool computes,
+              bool warpgroup_tiles = false) {
   WorkItems work;
   work.build(forest.positions, calls.runs, calls.calls,
-             {forest.shape.n_heads_q, forest.shape.n_heads_kv, deterministic, n_sms});
+             {forest.shape.n_heads_q, forest.shape.n_heads_kv, deterministic, n_sms, warpgroup_tiles});
   Interpreter run(forest, calls, work, computes);
   if (computes) {
     const auto right = forest.oracle();
@@ -199,6 +200,7 @@ TEST_CASE("work items compute the path softmax on random ragged forests, however
           {.n_nodes = 5 + 8 * i, .longest_node = 70, .n_heads_q = heads_q, .n_heads_kv = heads_kv, .head_dim = 2}, rng);
       for (const int n_sms : {1, 132}) {
         check(forest, forest.by_node(), false, n_sms, true);
+        check(forest, forest.by_node(), false, n_sms, true, true);
         check(forest, forest.by_tile(rng), false, n_sms, true);
       }
     }
@@ -217,6 +219,7 @@ TEST_CASE("deterministic work items: what goes into each partial of a row, in wh
     const bool computes = seed == 1;
     const RowKeys one = check(forest, forest.by_tile(rng), true, 132, computes);
     CHECK(one == check(forest, forest.by_tile(rng), true, 1, computes));
+    CHECK(one == check(forest, forest.by_tile(rng), true, 132, computes, true));  // no warpgroup tiles in these
     CHECK(one == check(forest, forest.by_row(), true, 132, computes));
     for (const auto& [place, keys] : one) CHECK(std::ssize(keys) <= kUnitPositions);
   }
@@ -258,11 +261,36 @@ TEST_CASE("work items: a long call with few rows is cut to fill the device; many
   for (std::int32_t i = narrow.begin; i < narrow.end; ++i) CHECK(work.items()[at(i)].n_keys == 64);
 }
 
+TEST_CASE(
+    "work items: warpgroup tiles in place of wide ones, in whole rounds of pieces, and not in deterministic items") {
+  constexpr auto kWide = static_cast<std::size_t>(TileKind::wide),
+                 kWarpgroup = static_cast<std::size_t>(TileKind::warpgroup);
+  const auto n_items = [](const WorkItems& work, std::size_t kind) {
+    return work.header().items[0][kind].end - work.header().items[0][kind].begin;
+  };
+  WorkItems work;
+  // 960 rows: seven tiles and a half, all of one kind, for 40 heads. Whole calls would run in three rounds on 132
+  // multiprocessors, of which the last is nearly half empty; halves in five, all but full; thirds in eight.
+  const Fan many(16'384, 960, 64);
+  work.build(many.positions, many.calls.runs, many.calls.calls, {40, 40, false, 132, true});
+  CHECK(n_items(work, kWarpgroup) == 2 * 8);
+  CHECK(n_items(work, kWide) == 0);
+  CHECK(work.header().items[0][0].end - work.header().items[0][0].begin == 960);
+  work.build(many.positions, many.calls.runs, many.calls.calls, {40, 40, true, 132, true});
+  CHECK(n_items(work, kWarpgroup) == 0);
+  CHECK(n_items(work, kWide) == 7 * 8);  // and as many of 64 rows; units of 2,048 positions
+  // A tile of few rows is no work for 128.
+  const Fan one_more(16'384, 129, 64);
+  work.build(one_more.positions, one_more.calls.runs, one_more.calls.calls, {1, 1, false, 1, true});
+  for (const WorkItem& item : work.items())
+    CHECK(((item.n_packed == 128) == (item.packed_begin == 0 && item.n_keys > 64)));
+}
+
 TEST_CASE("work items of a second build need no memory, and deterministic calls that end within a tile are refused") {
   const Fan fan(3000, 100, 70);
   for (const bool deterministic : {false, true}) {
     WorkItems work;
-    const WorkOptions options{8, 2, deterministic, 132};
+    const WorkOptions options{8, 2, deterministic, 132, true};
     work.build(fan.positions, fan.calls.runs, fan.calls.calls, options);
     const std::int64_t before = test::n_allocations;
     work.build(fan.positions, fan.calls.runs, fan.calls.calls, options);

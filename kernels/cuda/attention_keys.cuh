@@ -1,0 +1,115 @@
+// The keys and values of a work item on their way into shared memory, whatever runs of slots they lie in: 16 bytes at a
+// time, by the first warps of a block. They go into a ring of stages, each a *part* of a tile: keys, values, keys …
+// Knows neither queries nor who waits for the copies.
+//
+// S, the shape of the kernel, says: kHeadDim, kVectors (of 16 bytes in a key); kTileKeys, kPartKeys and kParts (of keys
+// in a tile, and as many of values); kStages, kStageBytes; kCopyWarps, kKeysPerWarp (that each copies of a part);
+// key_place(key, vector), where a vector of a part's key stands in its stage; kCopiesTilesOfRuns: whether tiles within
+// one run are worth code of their own, and then key_place_below(place, n_keys).
+#pragma once
+
+#include "kernels/cuda/tile_ops.cuh"
+#include "kernels/cuda/tile_params.hpp"
+
+namespace banyan::kernels::cuda {
+
+// Uniform in the warp but for slot_bytes_: the keys of a part, or of a group of parts, that the warp copies have a lane
+// each that knows their place.
+template <class S>
+class KeyStream {
+ public:
+  __device__ __forceinline__ KeyStream(const TileParams& p, const WorkItem& item, int kv_head, std::uint32_t ring,
+                                       int stage)
+      : run_(p.work.runs + item.run), ring_(ring), n_left_(item.n_keys), stage_(stage) {
+    slot_ = run_->first + item.run_offset;
+    n_left_in_run_ = run_->n - item.run_offset;
+    const std::int64_t head = kv_head * p.n_slots * kSlotBytes;
+    keys_ = static_cast<const char*>(p.k) + head;
+    values_ = static_cast<const char*>(p.v) + head;
+  }
+
+  // Starts copying the next part: of [0, 2 kParts) of a tile, in order. A constant wherever this is called. The caller
+  // commits.
+  __device__ __forceinline__ void start(int part) {
+    const char* base = part < S::kParts ? keys_ : values_;
+    if (S::kCopiesTilesOfRuns && min(n_left_in_run_, std::int64_t{n_left_}) >= S::kTileKeys) {
+      copy_neighbours(base + slot_ * kSlotBytes);
+      if (part == 1) next_tile();
+    } else if (n_left_ > 0) {
+      const int i = part % S::kParts, group = i / kGroup;
+      if (part < S::kParts && i % kGroup == 0) {
+        slot_bytes_[group] =
+            place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % (kGroup * S::kKeysPerWarp));
+      }
+      copy(base, slot_bytes_[group], i % kGroup * S::kKeysPerWarp);
+      if (part == 2 * S::kParts - 1) next_tile();
+    }
+    stage_ = (stage_ + 1) % S::kStages;
+  }
+
+ private:
+  static constexpr int kSlotBytes = S::kHeadDim * 2;
+  // Parts whose keys the lanes of a warp hold.
+  static constexpr int kGroup = S::kCopyWarps == 1 ? 32 / S::kKeysPerWarp : 1;
+  static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x % 32); }
+  static __device__ __forceinline__ int warp() { return S::kCopyWarps == 1 ? 0 : static_cast<int>(threadIdx.x / 32); }
+
+  // Of the key that stands `key` behind the tile's first; -1 behind the last.
+  __device__ __forceinline__ std::int64_t place_of(int key) const {
+    if (key >= n_left_) return -1;
+    if (key < n_left_in_run_) return (slot_ + key) * kSlotBytes;
+    const SlotRun* run = run_;
+    std::int64_t rest = key - n_left_in_run_;
+    for (++run; rest >= run->n; ++run) rest -= run->n;
+    return (run->first + rest) * kSlotBytes;
+  }
+
+  __device__ __forceinline__ void copy(const char* base, std::int64_t slot_bytes, int first_lane) const {
+    const std::uint32_t dst = ring_ + stage_ * S::kStageBytes;
+#pragma unroll
+    for (int j = 0; j < S::kKeysPerWarp * S::kVectors / 32; ++j) {
+      const int i = j * 32 + lane(), key = i / S::kVectors, vector = i % S::kVectors;
+      const std::int64_t place = __shfl_sync(kAllLanes, slot_bytes, first_lane + key);
+      const bool valid = place >= 0;
+      copy_async(dst + S::key_place(warp() * S::kKeysPerWarp + key, vector), base + (valid ? place : 0) + vector * 16,
+                 valid);
+    }
+  }
+
+  // A part whose slots are neighbours, from `first` on: it lies in memory as one piece, and every copy of a lane is at
+  // a constant distance from its first.
+  __device__ __forceinline__ void copy_neighbours(const char* first) const {
+    if constexpr (S::kCopiesTilesOfRuns) {
+      static_assert(S::kParts == 1 && 32 % S::kVectors == 0);
+      constexpr int kKeysAtOnce = 32 / S::kVectors;
+      const std::uint32_t dst = ring_ + stage_ * S::kStageBytes +
+                                S::key_place(warp() * S::kKeysPerWarp + lane() / S::kVectors, lane() % S::kVectors);
+      const char* src = first + (warp() * S::kKeysPerWarp * S::kVectors + lane()) * 16;
+#pragma unroll
+      for (int j = 0; j < S::kKeysPerWarp / kKeysAtOnce; ++j) {
+        copy_async(S::key_place_below(dst, j * kKeysAtOnce), src + j * 512, true);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void next_tile() {
+    n_left_ -= S::kTileKeys;
+    slot_ += S::kTileKeys;
+    n_left_in_run_ -= S::kTileKeys;
+    while (n_left_ > 0 && n_left_in_run_ <= 0) {
+      ++run_;
+      slot_ = run_->first - n_left_in_run_;
+      n_left_in_run_ += run_->n;
+    }
+  }
+
+  const SlotRun* run_;                           // the one with the tile's first key
+  const char *keys_, *values_;                   // of the KV head
+  std::int64_t slot_, n_left_in_run_;            // from the tile's first key on
+  std::int64_t slot_bytes_[S::kParts / kGroup];  // of this lane's keys, in bytes from the first slot
+  std::uint32_t ring_;
+  int n_left_;  // keys from the tile's first on
+  int stage_;
+};
+
+}  // namespace banyan::kernels::cuda
