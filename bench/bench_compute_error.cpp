@@ -158,6 +158,7 @@ int main(int argc, char** argv) try {
   Options o;
   add_options(app, o);
   CLI11_PARSE(app, argc, argv);
+  bench::ResultFile file("compute_error", argc, argv);
 
   struct Contender {
     const char *compute, *kv_type;
@@ -190,7 +191,6 @@ int main(int argc, char** argv) try {
     }
   }
 
-  bench::ResultFile file("compute_error", argc, argv);
   std::printf("%-8s %-8s %10s %10s %10s %10s %8s %11s %11s\n", "compute", "kv", "KL mean", "median", "p99", "max",
               "top-1", "perplexity", "in f32");
   for (Contender& c : contenders) {
