@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "model/forward.hpp"
@@ -20,10 +21,11 @@ namespace banyan::test {
 inline const std::string kTinyDir = BANYAN_SOURCE_DIR "/models/tiny/hf";
 inline const std::string kTinyGguf = BANYAN_SOURCE_DIR "/models/tiny/tiny.gguf";
 
-// A directory of this test program's own, empty, removed at the end.
+// A directory of this process's own (ctest runs the cases of one program side by side), empty, removed at the end.
 class TempDir {
  public:
-  explicit TempDir(const std::string& name) : path_(std::filesystem::path(BANYAN_BINARY_DIR) / "tests" / name) {
+  explicit TempDir(const std::string& name)
+      : path_(std::filesystem::path(BANYAN_BINARY_DIR) / "tests" / (name + "." + std::to_string(getpid()))) {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }
