@@ -18,7 +18,8 @@
 //     attention  the largest of distinct KV bytes / memory_gb_s, KV bytes of all calls of the mode / cache_gb_s (on the
 //                CPU one layer's KV, read again for each call, stays in the cache), FLOPs / matrix_gflop_s
 // Roofs are measured in the run. CPU: reading 512 MiB; reading one layer's KV again and again; the backend's product of
-// 256 rows, weights in the cache. CUDA: bytes read and written by a copy of 4 GiB; the same; a product of 8192^3.
+// 256 rows, weights in the cache. CUDA: bytes read and written by a copy of 4 GiB; the same, for want of a measured
+// level 2 cache, so modes that read KV again (one_level, unshared) may run below their floor; a product of 8192^3.
 //
 // --fill-kv takes random KV for the prompt instead of computing it: for decoding behind very long prompts.
 #include <CLI/CLI.hpp>
