@@ -122,3 +122,23 @@ TEST_CASE("score agrees with the log-probabilities that sampling reports, in pie
     for (std::size_t i = 0; i < 100; ++i) CHECK(score.logprobs[i] == doctest::Approx(t[0].logprobs[i]).epsilon(1e-4));
   }
 }
+
+TEST_CASE(
+    "adopt_kv: a prompt's KV is what the pool holds, not computed; what has no room is refused and harms nothing") {
+  Session s;
+  s.add_lane(make_runner(Model::load(test::tiny_model(), {.compute = Compute::f32}),
+                         {.kv_type = DType::f32, .n_kv_slots = 128, .random_kv = true}));
+  const Node prompt = s.insert(prompt_of(48));
+  s.adopt_kv(prompt);
+  const Run adopted = run(s, prompt, 4);
+  CHECK(adopted.tokens.size() == 4);
+  CHECK(s.stats().n_prefill_computed == 0);
+  const Node long_prompt = s.insert(std::vector<TokenId>(200, 5));
+  CHECK_THROWS_WITH_AS(s.adopt_kv(long_prompt), doctest::Contains("200 tokens"), Error);
+  CHECK(run(s, prompt, 4).logprobs == adopted.logprobs);
+
+  // The numbers are random, so the answer is another than the computed one's.
+  Session computed;
+  computed.add_lane(make_runner(Model::load(test::tiny_model(), {.compute = Compute::f32}), {.n_kv_slots = 128}));
+  CHECK(run(computed, computed.insert(prompt_of(48)), 4).logprobs != adopted.logprobs);
+}
