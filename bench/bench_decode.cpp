@@ -48,11 +48,11 @@ using bench::Summary;
 
 struct Options {
   std::string model, random_weights, name, out, device = "cpu", compute = "automatic", kv_type = "f32";
-  bool fill_kv = false, deterministic = false, append = false;
+  bool fill_kv = false, deterministic = false, append = false, no_graphs = false;
   std::int64_t n_prefix = 1024, n_new = 64, n_branches = 0, n_branch_tokens = 64;
   std::vector<std::int64_t> n_samples{64};
   std::vector<std::string> modes{"tree", "one_level", "unshared", "decomposed", "no_attention"};
-  int n_threads = 0, n_repeats = 3;
+  int n_threads = 0, n_repeats = 3, in_flight = 0;
 
   std::int64_t n_nodes() const { return std::max<std::int64_t>(1, n_branches); }  // that are sampled from
   std::int64_t n_given() const { return n_prefix + n_branches * n_branch_tokens; }
@@ -87,6 +87,8 @@ class Contender {
     runner.n_kv_slots = options.n_given() + 16 * kKvBlock * (options.n_nodes() + 1) + n_samples * n_private;
     runner.skip_attention = mode_ == "no_attention";
     runner.random_kv = options.fill_kv;
+    runner.max_in_flight = options.in_flight;
+    runner.graphs = !options.no_graphs;
     runner.max_positions = options.path_begin() + options.n_new + 1;
     LaneOptions lane;
     lane.max_batch = n_samples;
@@ -110,10 +112,12 @@ class Contender {
     auto job = session_->start(session_->sample(std::move(prompts), sample_options(n_new)));
     const auto begin = clock::now();
     auto first_drawn = begin;
+    LaneStats prefilled;
     bool is_prefill = true;
     while (!job.done() && session_->step()) {
       if (is_prefill && session_->stats().n_generated > before.n_generated) {
         first_drawn = clock::now();
+        prefilled = session_->stats();
         is_prefill = false;
       }
     }
@@ -128,6 +132,9 @@ class Contender {
     host_ = {after.gather_ms - before.gather_ms, after.plan_ms - before.plan_ms, after.forward_ms - before.forward_ms,
              after.sample_ms - before.sample_ms, after.grow_ms - before.grow_ms};
     for (double& ms : host_) ms *= 1e3 / static_cast<double>(after.n_steps - before.n_steps);
+    const double busy_ms = after.device_ms - prefilled.device_ms,
+                 idle_ms = after.device_idle_ms - prefilled.device_idle_ms;
+    idle_percent_ = busy_ms > 0 ? 100 * idle_ms / (busy_ms + idle_ms) : std::nan("");
     prefill_ms_.push_back(std::chrono::duration<double, std::milli>(first_drawn - begin).count());
     const double decode_ms = std::chrono::duration<double, std::milli>(end - first_drawn).count();
     step_ms_.push_back(decode_ms / static_cast<double>(n_new));
@@ -144,6 +151,8 @@ class Contender {
   Summary prefill_ms() const { return summarize(prefill_ms_); }
   // Of the last round, us a step: gather, plan, forward, sample (with waiting for the device), grow.
   const std::array<double, 5>& host_us() const { return host_; }
+  // Of the last round's decoding: how much of the time the device had nothing to do between steps; nan on the host.
+  double idle_percent() const { return idle_percent_; }
 
  private:
   std::vector<Node> insert_prompt() {
@@ -175,6 +184,7 @@ class Contender {
   std::unique_ptr<Session> session_;
   std::vector<double> prefill_ms_, step_ms_;
   std::array<double, 5> host_{};
+  double idle_percent_ = std::nan("");
 };
 
 using Contenders = std::vector<std::unique_ptr<Contender>>;
@@ -336,6 +346,9 @@ void report(const Model& model, const Options& o, const Contenders& contenders, 
     const auto& host = contender->host_us();
     std::printf("%21s host us a step: gather %.0f, plan %.0f, forward %.0f, sample %.0f, grow %.0f\n", "", host[0],
                 host[1], host[2], host[3], host[4]);
+    if (!std::isnan(contender->idle_percent())) {
+      std::printf("%21s device idle between steps: %.2f %%\n", "", contender->idle_percent());
+    }
     file.add_row({{"model", o.name},
                   {"mode", contender->mode()},
                   {"n_prefix", o.n_prefix},
@@ -394,6 +407,10 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--n-new", o.n_new, "Decoding steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--compute", o.compute)->check(CLI::IsMember({"automatic", "f32", "bf16"}))->capture_default_str();
   app.add_option("--kv-type", o.kv_type)->check(CLI::IsMember({"f32", "bf16", "f16"}))->capture_default_str();
+  app.add_option("--in-flight", o.in_flight, "Steps in flight; 0: as many as the device takes")
+      ->check(CLI::IsMember({0, 1, 2}))
+      ->capture_default_str();
+  app.add_flag("--no-graphs", o.no_graphs, "Launch each operation of each step by itself");
   app.add_flag("--deterministic", o.deterministic, "Bits of a row depend on its own path alone");
   app.add_option("-t,--threads", o.n_threads, "0: all cores")->capture_default_str();
   app.add_option("--modes", o.modes, "A list of tree, one_level, unshared, decomposed, no_attention")

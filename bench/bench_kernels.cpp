@@ -132,7 +132,8 @@ void bench_attention(Backend& backend, DType type, std::int64_t n_rows, std::int
                       .runs = runs,
                       .calls = calls,
                       .n_heads_q = n_heads_q,
-                      .n_heads_kv = n_heads_kv});
+                      .n_heads_kv = n_heads_kv,
+                      .head_dim = head_dim});
   const Timing t = time_of([&](int i) {
     AttentionArgs a;
     a.q = q.data();

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,17 +43,25 @@ struct KvView {
   std::int64_t n_slots = 0, n_heads_kv = 0, head_dim = 0;
 };
 
+// Tokens that a step before drew and the host has not seen: of query i at first[i * stride], in the backend's memory.
+struct DrawnTokens {
+  const std::int32_t* first = nullptr;  // null: there are none
+  std::int64_t stride = 1;
+};
+
 // What all layers of a step share: a plan, as arrays in host memory that stay as they are until the step is through.
 // Operations that need none of an array leave it empty.
 struct StepArrays {
   std::int64_t n_rows = 0;
-  std::span<const TokenId> tokens{};           // [n_rows]
+  std::span<const TokenId> tokens{};  // [n_rows]; drawn_token(i): as `drawn` says
+  DrawnTokens drawn{};
   std::span<const std::int32_t> positions{};   // [n_rows] path positions
   std::span<const std::int64_t> kv_slots{};    // [n_rows] where K and V go; -1: nowhere
   std::span<const std::int32_t> logit_rows{};  // rows whose logits are wanted
   std::span<const SlotRun> runs{};
   std::span<const AttentionCall> calls{};      // per row in array order root -> leaf
   std::int64_t n_heads_q = 0, n_heads_kv = 0;  // of the step's attention; 0: there is none
+  std::int64_t head_dim = 0;
 };
 
 struct AttentionArgs {
@@ -100,6 +109,10 @@ class Backend {
 
   // The operations below work on the rows of this step until the next begin_step().
   virtual void begin_step(const StepArrays& step) = 0;
+  // Calls `operations`, which puts operations of this step on the backend, or replays what it put there in an earlier
+  // step. So they may depend on nothing but the step's counts of rows and on `version`, which the caller changes with
+  // each pointer or argument of its own that changes; embed() is not to be among them. One such run a step.
+  virtual void run(std::uint64_t /*version*/, const std::function<void()>& operations) { operations(); }
 
   // y[r] = W x[r] + bias.  x [n_rows, n_in], y [n_rows, n_out] activations; bias [n_out] f32 or null.
   virtual void matmul(const Matrix& w, const void* x, void* y, std::int64_t n_rows, const float* bias) = 0;

@@ -43,7 +43,7 @@ struct PlanOptions {
 
 struct Plan {
   // rows, [n_rows] each
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens;          // drawn_token(i): what query i of the step before draws
   std::vector<std::int32_t> positions;  // path position: RoPE, and the mask rule of AttentionCall
   std::vector<NodeId> nodes;
   std::vector<std::int64_t> kv_slots;  // slot that receives the row's K and V; -1: write_kv was false

@@ -41,9 +41,11 @@ struct StepAnswer {
   std::optional<Error> error;  // this query alone failed
 };
 
-// Wall time of a step's parts, ms.
+// Wall time of a step's parts on the host, ms; waiting for a device is in sample_ms.
 struct StepTimes {
   double forward_ms = 0, sample_ms = 0;
+  double device_ms = 0;       // on a device: from the step's first operation to its last; 0 on the host
+  double device_idle_ms = 0;  // and before that, since the last operation of the step before
 };
 
 class StepRunner {
@@ -59,7 +61,11 @@ class StepRunner {
   virtual const std::vector<TokenId>& eos_ids() const = 0;
   virtual std::string name() const = 0;
 
-  // Starts a step. Plan, tree and queries stay untouched by the caller until its harvest.
+  // Steps that may have been submitted and not harvested: 1, or 2 where a device computes while the host goes on.
+  virtual int max_in_flight() const { return 1; }
+
+  // Starts a step; does not look at its arguments any more once it has returned. Where the step before is still in
+  // flight, a token of the plan may be drawn_token(i): what query i of that step, without a hook, draws.
   using Ticket = std::uint64_t;
   virtual Ticket submit(const SequenceTree& tree, const Plan& plan, std::span<const StepQuery> queries) = 0;
   // Waits for the step and writes answers [queries.size()], in order. Tickets are harvested in the order given.
@@ -72,6 +78,8 @@ struct RunnerOptions {
   // Benches only.
   bool skip_attention = false;     // wrong results, for the "no attention" ceiling
   bool random_kv = false;          // the pool begins with random keys and values (see Session::adopt_kv)
+  int max_in_flight = 0;           // fewer steps in flight than the device takes, where > 0
+  bool graphs = true;              // false: a device launches each operation of each step by itself
   std::int64_t max_positions = 0;  // instead of the model's, where > 0
 };
 // A checkpoint. Throws Error{out_of_memory} with sizes, Error{usage | unsupported} for options out of range.
@@ -88,6 +96,7 @@ struct ScriptedModel {
   std::shared_ptr<const Tokenizer> tokenizer;                   // may be null
   std::vector<TokenId> eos_ids;
   std::int64_t n_kv_slots = 1 << 20;  // a pool is kept, so that budgets and eviction can be tested
+  int max_in_flight = 1;              // 2: as on a device
 };
 std::unique_ptr<StepRunner> make_scripted_runner(ScriptedModel model);
 

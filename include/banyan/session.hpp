@@ -4,7 +4,8 @@
 //
 // A session has lanes (a lane is a model with its forest and KV pool) and jobs (started tasks). Each step() is one turn
 // of the loop: gather, plan, forward, sample, grow, resume. It is single-threaded and deterministic: the same calls
-// give the same steps. Errors of one search reach that search alone; the session goes on.
+// give the same steps. Errors of one search reach that search alone; the session goes on. Where a lane's device has two
+// steps in flight, a sample's tokens are seen one turn after their step was planned; what it gives is the same.
 #pragma once
 
 #include <coroutine>
@@ -133,7 +134,9 @@ struct LaneStats {
   std::int64_t n_recomputed = 0;        // rows computed again after eviction
   std::int64_t n_preempted = 0, n_evicted_slots = 0;
   double attention_bytes_shared = 0, attention_bytes_unshared = 0;
+  std::int64_t n_surplus_rows = 0;  // whose answers came too late: the sample had ended, or was cancelled or preempted
   double gather_ms = 0, plan_ms = 0, forward_ms = 0, sample_ms = 0, grow_ms = 0;
+  double device_ms = 0, device_idle_ms = 0;                                         // as in StepTimes
   std::int64_t n_active = 0, n_waiting = 0, kv_slots_used = 0, kv_slots_total = 0;  // now
 };
 

@@ -55,6 +55,9 @@ class SequenceTree {
   // Adds tokens at the end of a run. Children keep their attach positions.
   void append(NodeId node, std::span<const TokenId> tokens);
   void append(NodeId node, TokenId token) { append(node, {&token, 1}); }
+  // Puts a token in the place of one that drawn_token() stood for; throws Error{usage} where none does. Until then no
+  // prefix matches there, but the place has a position, and may have KV.
+  void set_token(NodeId node, std::int64_t pos, TokenId token);
   // Room for `n` further tokens, so that appending them allocates nothing.
   void reserve(NodeId node, std::int64_t n);
   // Drops the tokens (and KV) behind the first n; throws Error{usage} if a child is attached behind n.
@@ -96,7 +99,7 @@ class SequenceTree {
   std::int64_t id_bound() const;  // every id given out is below it
   std::int64_t n_children(NodeId node) const { return static_cast<std::int64_t>(children(node).size()); }
   // Grows with each change that moves what a plan refers to: of structure, by truncate, by evict_kv -- not by append
-  // nor allocate_kv, which only add at the end. Plans built at an older epoch are rebuilt.
+  // nor allocate_kv, which only add at the end, nor by set_token. Plans built at an older epoch are rebuilt.
   std::uint64_t epoch() const;
 
   // --- KV addresses ------------------------------------------------------------------------------------------------

@@ -12,6 +12,10 @@ namespace banyan {
 
 using TokenId = std::int32_t;
 constexpr TokenId kNoToken = -1;
+// Stands for a token that the host does not know yet: what query i of the step before draws. Below kNoToken.
+constexpr TokenId drawn_token(std::int64_t i) { return static_cast<TokenId>(-2 - i); }
+constexpr bool is_drawn_token(TokenId token) { return token < kNoToken; }
+constexpr std::int64_t query_of(TokenId drawn) { return -2 - std::int64_t{drawn}; }
 
 // Element types of tensors. The q-types are GGUF's blocks, of 32 values or (those that end in _k) of 256, and are only
 // ever stored, never computed in.

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "base/team.hpp"
@@ -16,6 +17,8 @@
 #include "kernels/cuda/fill.hpp"
 #include "kernels/cuda/products.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/cuda/step_clock.hpp"
+#include "kernels/cuda/step_graphs.hpp"
 #include "kernels/cuda/step_upload.hpp"
 #include "kernels/ops.hpp"
 
@@ -77,6 +80,9 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Matrix> pack(std::int64_t n_out, std::int64_t n_in, DType type, const RowSource& rows) override;
 
   void begin_step(const StepArrays& step) override;
+  void run(std::uint64_t version, const std::function<void()>& operations) override {
+    graphs_.run(graph_key(version), stream_, operations);
+  }
   void matmul(const Matrix& w, const void* x, void* y, std::int64_t n_rows, const float* bias) override {
     products_.run(static_cast<const DeviceMatrix&>(w), x, y, DType::bf16, n_rows, false);
     if (bias != nullptr) add_bias(y, DType::bf16, bias, n_rows, w.n_out, stream_);
@@ -100,6 +106,7 @@ class CudaBackend final : public Backend {
     gather_rows(x, nullptr, upload_.at<std::int32_t>(at_.logit_rows), dst, n_logit_rows_, dim, stream_);
   }
   cudaStream_t stream() const { return stream_; }
+  StepClock& clock() { return clock_; }
 
  private:
   void transfer(void* dst, const void* src, std::int64_t bytes, cudaMemcpyKind kind) {
@@ -107,6 +114,7 @@ class CudaBackend final : public Backend {
     check(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(bytes), kind, stream_), "cudaMemcpyAsync");
   }
   const TileAttention& tile_attention(const TensorShape& shape);
+  StepGraphs::Key graph_key(std::uint64_t version) const;
 
   int device_;
   bool deterministic_;
@@ -128,9 +136,13 @@ class CudaBackend final : public Backend {
                       items = 0, rows = 0, merge_rows = 0;
   };
   std::int64_t n_rows_ = 0, n_logit_rows_ = 0, n_calls_ = 0;
+  DrawnTokens drawn_;
+  StepClock clock_;
   StepUpload upload_;
   OnDevice at_{};
   WorkItems work_;
+  LaunchSet launches_;
+  StepGraphs graphs_;
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, DType>, TileAttention> tile_attentions_;
   DeviceScratch partial_o_, partial_state_, tickets_;
 };
@@ -178,6 +190,7 @@ void CudaBackend::begin_step(const StepArrays& step) {
   n_rows_ = step.n_rows;
   n_logit_rows_ = std::ssize(step.logit_rows);
   n_calls_ = std::ssize(step.calls);
+  drawn_ = step.drawn;
   upload_.begin();
   at_ = {.tokens = upload_.add(step.tokens),
          .positions = upload_.add(step.positions),
@@ -192,17 +205,22 @@ void CudaBackend::begin_step(const StepArrays& step) {
                  .deterministic = deterministic_,
                  .n_sms = properties_.multiProcessorCount,
                  .warpgroup_tiles = warpgroup_tiles_});
+    launches_ = launches_of(work_);
+    const TensorShape shape{step.n_heads_q, step.n_heads_kv, step.head_dim};
+    partial_o_.reserve_bytes(partial_o_bytes(work_.n_partials(), shape));
+    partial_state_.reserve_bytes(partial_state_bytes(work_.n_partials(), shape));
     at_.header = upload_.add(std::span(&work_.header(), 1));
     at_.items = upload_.add(work_.items());
     at_.rows = upload_.add(work_.rows());
     at_.merge_rows = upload_.add(work_.merge_rows());
   }
   upload_.send(stream_);
+  clock_.begin(stream_);
 }
 
 void CudaBackend::embed(const Matrix& table, float* x) {
   cuda::embed(static_cast<const bf16*>(static_cast<const DeviceMatrix&>(table).data), table.n_out,
-              upload_.at<TokenId>(at_.tokens), x, n_rows_, table.n_in, stream_);
+              upload_.at<TokenId>(at_.tokens), drawn_, x, n_rows_, table.n_in, stream_);
 }
 
 void CudaBackend::rope_kv(const RopeKvArgs& args) {
@@ -241,8 +259,6 @@ void CudaBackend::attention(const AttentionArgs& a) {
                       stream_);
     return;
   }
-  partial_o_.reserve_bytes(partial_o_bytes(work_.n_partials(), shape));
-  partial_state_.reserve_bytes(partial_state_bytes(work_.n_partials(), shape));
   tile_attention(shape).launch(tensors,
                                {.header = upload_.at<WorkHeader>(at_.header),
                                 .items = upload_.at<WorkItem>(at_.items),
@@ -252,7 +268,39 @@ void CudaBackend::attention(const AttentionArgs& a) {
                                {.o = static_cast<float*>(partial_o_.data()),
                                 .state = static_cast<float*>(partial_state_.data()),
                                 .tickets = static_cast<std::uint32_t*>(tickets_.data())},
-                               launches_of(work_), stream_);
+                               launches_, stream_);
+}
+
+// All that this step's launches depend on, but the caller's own (`version`). How much of each array counts is read on
+// the device.
+StepGraphs::Key CudaBackend::graph_key(std::uint64_t version) const {
+  const auto number = [](auto value) {
+    if constexpr (std::is_pointer_v<decltype(value)>) {
+      return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(value));
+    } else {
+      return static_cast<std::uint64_t>(value);
+    }
+  };
+  std::uint64_t kinds = launches_.merge ? 1 : 0;
+  for (const bool kind : launches_.kinds) kinds = 2 * kinds + (kind ? 1 : 0);
+  return {version,
+          number(n_rows_),
+          number(n_logit_rows_),
+          number(n_calls_),
+          number(launches_.n_phases),
+          kinds,
+          number(partial_o_.data()),
+          number(partial_state_.data()),
+          number(upload_.base()),
+          number(at_.positions),
+          number(at_.kv_slots),
+          number(at_.logit_rows),
+          number(at_.runs),
+          number(at_.calls),
+          number(at_.header),
+          number(at_.items),
+          number(at_.rows),
+          number(at_.merge_rows)};
 }
 
 const TileAttention& CudaBackend::tile_attention(const TensorShape& s) {
@@ -270,5 +318,15 @@ std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
 int n_cuda_devices() { return cuda::n_devices(); }
 
 void* cuda::stream_of(const Backend& backend) { return dynamic_cast<const CudaBackend&>(backend).stream(); }
+
+void cuda::end_step(Backend& backend) {
+  auto& b = dynamic_cast<CudaBackend&>(backend);
+  b.clock().end(b.stream());
+}
+
+cuda::DeviceTimes cuda::wait_for_step(Backend& backend) {
+  const auto times = dynamic_cast<CudaBackend&>(backend).clock().harvest();
+  return {times.busy_ms, times.idle_ms};
+}
 
 }  // namespace banyan::kernels

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -118,7 +119,18 @@ DeviceSampler::DeviceSampler(std::int64_t vocab_size) : state_(std::make_unique<
         "cudaDeviceGetAttribute");
 }
 
-DeviceSampler::~DeviceSampler() = default;
+DeviceSampler::~DeviceSampler() {
+  // What is in flight reads and writes the buffers.
+  for (; state_->n_harvested < state_->n_submitted; ++state_->n_harvested) {
+    cudaEventSynchronize(state_->submissions[state_->n_harvested % kMostInFlight].done);
+  }
+}
+
+DrawnTokens DeviceSampler::drawn() const {
+  const Submission& s = state_->submissions[(state_->n_submitted - 1) % kMostInFlight];
+  static_assert(offsetof(RowChoice, token) == 0 && sizeof(RowChoice) % sizeof(std::int32_t) == 0);
+  return {at<const std::int32_t>(s.output, s.choices), sizeof(RowChoice) / sizeof(std::int32_t)};
+}
 
 namespace {
 

@@ -17,6 +17,7 @@
 #include "banyan/error.hpp"
 #include "kernels/cuda/group_topk.hpp"
 #include "kernels/cuda/sample_query.hpp"
+#include "kernels/ops.hpp"
 
 namespace banyan::kernels::cuda {
 
@@ -53,6 +54,9 @@ class DeviceSampler {
   // there, Error{device | out_of_memory} from CUDA.
   void submit(const float* logits, std::int64_t row_stride, std::int64_t n_rows, std::span<const SampleQuery> queries,
               StreamHandle stream);
+  // Of the last submission, which must have had queries: what its queries draw, once the stream has come so far. Valid
+  // until the next but one.
+  DrawnTokens drawn() const;
   // Waits. results: one for each query of that submission.
   void harvest(std::span<SampleResult> results);
 

@@ -11,14 +11,19 @@ namespace {
 __device__ std::int64_t vector_index() { return std::int64_t{blockIdx.y} * kRowThreads + threadIdx.x; }
 
 __global__ void __launch_bounds__(kRowThreads)
-    embed_kernel(const __nv_bfloat16* table, std::int64_t vocab_size, const TokenId* tokens, float* x,
-                 std::int64_t n_rows, std::int64_t n_vectors) {
+    embed_kernel(const __nv_bfloat16* table, std::int64_t vocab_size, const TokenId* tokens, DrawnTokens drawn,
+                 float* x, std::int64_t n_rows, std::int64_t n_vectors) {
   const std::int64_t i = vector_index(), dim = n_vectors * kVector;
   let_successor_begin();
   wait_for_predecessor();
   if (i >= n_vectors) return;
   for (std::int64_t r = blockIdx.x; r < n_rows; r += gridDim.x) {
-    const std::int64_t token = tokens[r];
+    std::int64_t token = tokens[r];
+    if (token < 0) {
+      // Where nothing could be drawn (logits that are not numbers) there is no token: that row is thrown away.
+      token = drawn.first[query_of(static_cast<TokenId>(token)) * drawn.stride];
+      token = token < 0 || token >= vocab_size ? 0 : token;
+    }
     assert(token >= 0 && token < vocab_size);
     store8(x + r * dim + i * kVector, load8(table + token * dim + i * kVector));
   }
@@ -60,12 +65,12 @@ __global__ void __launch_bounds__(kRowThreads)
 
 }  // namespace
 
-void embed(const bf16* table, std::int64_t vocab_size, const TokenId* tokens, float* x, std::int64_t n_rows,
-           std::int64_t dim, cudaStream_t stream) {
+void embed(const bf16* table, std::int64_t vocab_size, const TokenId* tokens, const DrawnTokens& drawn, float* x,
+           std::int64_t n_rows, std::int64_t dim, cudaStream_t stream) {
   const std::int64_t n_vectors = checked_vectors(dim, "embed");
   if (n_rows == 0) return;
   launch_overlapped("embed", embed_kernel, row_grid(n_rows, n_vectors), kRowThreads, stream,
-                    reinterpret_cast<const __nv_bfloat16*>(table), vocab_size, tokens, x, n_rows, n_vectors);
+                    reinterpret_cast<const __nv_bfloat16*>(table), vocab_size, tokens, drawn, x, n_rows, n_vectors);
 }
 
 void silu_mul(const bf16* gate_up, bf16* y, std::int64_t n_rows, std::int64_t dim, cudaStream_t stream) {

@@ -15,8 +15,9 @@ namespace banyan::kernels::cuda {
 
 // x [n_rows, dim] f32 = the rows of table [vocab_size, dim] that tokens [n_rows] name (asserted in range in debug
 // builds).
-void embed(const bf16* table, std::int64_t vocab_size, const TokenId* tokens, float* x, std::int64_t n_rows,
-           std::int64_t dim, cudaStream_t stream);
+// tokens: some may be drawn_token(i), entry i of `drawn`.
+void embed(const bf16* table, std::int64_t vocab_size, const TokenId* tokens, const DrawnTokens& drawn, float* x,
+           std::int64_t n_rows, std::int64_t dim, cudaStream_t stream);
 
 // y [n_rows, dim] = x / sqrt(mean(x^2) + eps) * w.  x f32, w [dim] f32.
 void rms_norm(const float* x, const float* w, bf16* y, std::int64_t n_rows, std::int64_t dim, float eps,

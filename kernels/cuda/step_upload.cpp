@@ -1,5 +1,7 @@
 #include "kernels/cuda/step_upload.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "kernels/cuda/check.hpp"
@@ -7,10 +9,10 @@
 namespace banyan::kernels::cuda {
 
 StepUpload::Place StepUpload::add_bytes(const void* data, std::int64_t n_bytes) {
-  constexpr std::int64_t kAlignment = 256;
+  constexpr std::uint64_t kAlignment = 256;
   const Place begin = n_bytes_;
   parts_.push_back({data, begin, n_bytes});
-  n_bytes_ += (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  n_bytes_ += static_cast<std::int64_t>(std::bit_ceil(std::max(kAlignment, static_cast<std::uint64_t>(n_bytes))));
   return begin;
 }
 

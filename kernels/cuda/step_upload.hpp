@@ -1,6 +1,8 @@
 // The host arrays of a step on their way to the device: gathered in pinned memory, sent in one asynchronous copy.
 //
-// begin(); add() each array; send(); then at() tells where an array lies on the device. Two pinned buffers take turns,
+// begin(); add() each array; send(); then at() tells where an array lies on the device. An array has room for the next
+// power of two of its bytes, so places change seldom, and launches that name them can be replayed while base() and
+// n_bytes() and each place are the same. Two pinned buffers take turns,
 // so that the arrays of a step can be gathered while the copy of the step before is still under way; the device has one
 // buffer, as the stream runs one step after the other.
 #pragma once
@@ -30,6 +32,7 @@ class StepUpload {
   }
   // Waits only if the copy two steps ago has not left its pinned buffer yet.
   void send(cudaStream_t stream);
+  const void* base() const { return device_.data(); }
   // Valid after send(), until the next one.
   template <class T>
   const T* at(Place place) const {

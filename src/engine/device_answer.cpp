@@ -1,5 +1,6 @@
 #include "engine/device_answer.hpp"
 
+#include <array>
 #include <utility>
 
 #include "kernels/cuda/backend.hpp"
@@ -15,17 +16,28 @@ bool for_device(const StepQuery& query) {
   return query.hook == nullptr && query.kind != StepQuery::Kind::reward && query.n_top <= kernels::cuda::kMaxTop;
 }
 
+// In the place of a query that the device cannot answer, so that query i is the i-th there, too.
+kernels::cuda::SampleQuery harmless(std::int32_t row) {
+  kernels::cuda::SampleQuery q;
+  q.kind = RowQuery::logprob;
+  q.row = row;
+  q.target = 0;
+  return q;
+}
+
+// A draw is made even where the host will answer it: the step behind may need its token, which is the same with a list
+// of the likeliest or without.
 // row: of the logits on the device; row_number: of the plan, for messages. Throws Error{usage} for options out of
 // range.
 kernels::cuda::SampleQuery to_sample_query(const StepQuery& query, std::int32_t row, std::int64_t row_number) {
   kernels::cuda::SampleQuery q;
   q.row = row;
   q.row_number = row_number;
-  q.n_top = query.n_top;
+  q.n_top = query.n_top <= kernels::cuda::kMaxTop ? query.n_top : 0;
   q.target = query.target;
   if (query.kind != StepQuery::Kind::draw) {
     q.kind = query.kind == StepQuery::Kind::top ? RowQuery::top : RowQuery::logprob;
-    return q;
+    return for_device(query) ? q : harmless(row);
   }
   const SamplerOptions& o = *query.sampler;
   validate(o);
@@ -60,49 +72,64 @@ class CudaAnswerer final : public DeviceAnswerer {
  public:
   explicit CudaAnswerer(std::int64_t vocab_size) : vocab_size_(vocab_size), sampler_(vocab_size) {}
 
-  void submit(const Forward& forward, const Plan& plan, std::span<const StepQuery> queries,
+  kernels::DrawnTokens drawn() const override { return drawn_; }
+
+  void submit(Forward& forward, const Plan& plan, std::span<const StepQuery> queries,
               std::vector<std::int32_t>& left) override {
+    Step& step = steps_[n_submitted_ % steps_.size()];
+    step.backend = &forward.backend();
+    step.n_queries = queries.size();
+    step.failed.clear();
     queries_.clear();
-    indices_.clear();
-    failed_.clear();
     for (std::size_t i = 0; i < queries.size(); ++i) {
       const auto index = static_cast<std::int32_t>(i);
       const StepQuery& query = queries[i];
-      if (!for_device(query)) {
-        left.push_back(index);
-        continue;
-      }
+      if (!for_device(query)) left.push_back(index);
       try {
         const auto row = static_cast<std::size_t>(query.logit_index);
         queries_.push_back(to_sample_query(query, query.logit_index, plan.logit_rows[row]));
-        indices_.push_back(index);
       } catch (const Error& error) {
-        failed_.emplace_back(index, error);
+        step.failed.emplace_back(index, error);
+        queries_.push_back(harmless(query.logit_index));
       }
     }
-    if (queries_.empty()) return;
-    sampler_.submit(forward.device_logits(), vocab_size_, std::ssize(plan.logit_rows), queries_,
-                    kernels::cuda::stream_of(forward.backend()));
+    drawn_ = {};
+    if (!queries_.empty()) {
+      sampler_.submit(forward.device_logits(), vocab_size_, std::ssize(plan.logit_rows), queries_,
+                      kernels::cuda::stream_of(*step.backend));
+      drawn_ = sampler_.drawn();
+    }
+    kernels::cuda::end_step(*step.backend);
+    ++n_submitted_;
   }
 
-  void harvest(std::span<StepAnswer> answers) override {
-    for (const auto& [index, error] : failed_) answers[static_cast<std::size_t>(index)].error = error;
-    if (queries_.empty()) return;
-    results_.resize(queries_.size());
-    sampler_.harvest(results_);
-    for (std::size_t i = 0; i < results_.size(); ++i) {
-      to_step_answer(std::move(results_[i]), answers[static_cast<std::size_t>(indices_[i])]);
+  void harvest(std::span<StepAnswer> answers, StepTimes& times) override {
+    const Step& step = steps_[n_harvested_++ % steps_.size()];
+    const auto [busy_ms, idle_ms] = kernels::cuda::wait_for_step(*step.backend);
+    times.device_ms = busy_ms;
+    times.device_idle_ms = idle_ms;
+    if (step.n_queries > 0) {
+      results_.resize(step.n_queries);
+      sampler_.harvest(results_);
+      for (std::size_t i = 0; i < results_.size(); ++i) to_step_answer(std::move(results_[i]), answers[i]);
     }
+    for (const auto& [index, error] : step.failed) answers[static_cast<std::size_t>(index)].error = error;
   }
 
  private:
+  struct Step {
+    kernels::Backend* backend = nullptr;
+    std::size_t n_queries = 0;
+    std::vector<std::pair<std::int32_t, Error>> failed;  // before they were sent
+  };
+
   std::int64_t vocab_size_;
   kernels::cuda::DeviceSampler sampler_;
-  // of the step in flight
-  std::vector<kernels::cuda::SampleQuery> queries_;
-  std::vector<std::int32_t> indices_;  // of queries_ among the step's
-  std::vector<std::pair<std::int32_t, Error>> failed_;
-  std::vector<kernels::cuda::SampleResult> results_;
+  kernels::DrawnTokens drawn_;
+  std::array<Step, 2> steps_;  // in flight
+  std::size_t n_submitted_ = 0, n_harvested_ = 0;
+  std::vector<kernels::cuda::SampleQuery> queries_;   // scratch
+  std::vector<kernels::cuda::SampleResult> results_;  // scratch
 };
 
 }  // namespace

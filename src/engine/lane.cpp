@@ -24,7 +24,8 @@ Lane::Lane(LaneId id_in, std::unique_ptr<StepRunner> runner_in, const LaneOption
       options(options_in),
       pool(runner->n_kv_slots() > 0 ? std::make_unique<KvPool>(runner->n_kv_slots()) : nullptr),
       tree(pool.get()),
-      planner(PlanOptions{.deterministic = runner->deterministic(), .sharing = options.sharing}) {}
+      planner(PlanOptions{.deterministic = runner->deterministic(), .sharing = options.sharing}),
+      max_flights_(std::clamp(runner->max_in_flight(), 1, kMostFlights)) {}
 
 // --- admission -----------------------------------------------------------------------------------------------------
 
@@ -37,6 +38,11 @@ bool Lane::gather() {
   receive();
   drop_withdrawn();
   admit();
+  if (n_flights_ > 0) {
+    // Few rows beside many that wait for tokens would part the batch into two that take turns: they wait, too.
+    const auto n_going = std::count_if(active.begin(), active.end(), [this](const auto& i) { return may_go_on(*i); });
+    if (2 * n_going <= std::ssize(active)) return false;
+  }
   rows_left_ = std::max(options.max_rows, static_cast<std::int64_t>(active.size()));
   for (const auto& item : active) rows_left_ -= item->path_ready ? 1 : 0;
   // Decoding items always get their row; prompts share what is left, at least one tile of it.
@@ -49,7 +55,7 @@ bool Lane::gather() {
 
 void Lane::drop_withdrawn() {
   const auto check_budget = [this](Item& item) {
-    if (item.wish == nullptr || !item.wish->job || !item.wish->job->over_budget()) return;
+    if (item.wish == nullptr || !item.job || !item.job->over_budget()) return;
     sweep_waiting_ = true;
     if (item.kind == Item::Kind::sample) {
       finish_sample(item, FinishReason::length);
@@ -70,7 +76,7 @@ void Lane::receive() {
   for (std::size_t i = 0; i < arrived.size(); ++i) {  // a callback of a refused one may add more
     auto item = std::move(arrived[i]);
     if (item->wish == nullptr || refuse(*item)) continue;
-    sweep_waiting_ = sweep_waiting_ || (item->wish->job && item->wish->job->over_budget());
+    sweep_waiting_ = sweep_waiting_ || (item->job && item->job->over_budget());
     waiting.emplace(item->order, std::move(item));
   }
   arrived.clear();
@@ -234,13 +240,28 @@ bool Lane::schedule_path(Item& item) {
   return true;
 }
 
+// Whether there is something to compute for the item before what is in flight has come back.
+bool Lane::may_go_on(const Item& item) const {
+  if (item.job && !item.job->may_go_on()) return false;
+  if (item.kind == Item::Kind::score) return item.n_asked < static_cast<std::int64_t>(item.wish->targets.size());
+  if (item.n_in_flight == 0) return true;
+  if (item.kind != Item::Kind::sample) return false;
+  const SampleOptions& sample = item.wish->sample;
+  const SamplerOptions& sampler = sample.sampler;
+  const bool reads_tokens = sample.hook || sampler.repetition_penalty != 1.0 || sampler.presence_penalty != 0.0 ||
+                            sampler.frequency_penalty != 0.0;
+  return !reads_tokens && tree.n_tokens(item.leaf.id()) != sample.max_tokens &&
+         tree.end_position(item.leaf.id()) < runner->max_positions();
+}
+
 void Lane::schedule(Item& item) {
+  if (!may_go_on(item)) return;
   if (!item.path_ready && !schedule_path(item)) return;
   const NodeId node = item.leaf ? item.leaf.id() : item.base.id();
   const std::int64_t n = tree.n_tokens(node);
   if (item.kind == Item::Kind::score) {
     const std::int64_t begin = tree.n_kv(node);
-    const std::int64_t first_logits = item.n_scored == 0 ? 1 : 0;  // of the token in front of the continuation
+    const std::int64_t first_logits = item.n_asked == 0 ? 1 : 0;  // of the token in front of the continuation
     const std::int64_t n_rows =
         std::min({n - 1 - begin, logits_left_ - first_logits, std::max<std::int64_t>(rows_left_, 0)});
     if (n_rows < 0) return;
@@ -285,7 +306,7 @@ void Lane::want_scores(Item& item, std::int64_t begin, std::int64_t end) {
   const auto& targets = item.wish->targets;
   StepQuery query;
   query.kind = StepQuery::Kind::logprob;
-  if (item.n_scored == 0) {
+  if (item.n_asked == 0) {
     query.target = targets[0];
     add_query(item, last_token(item.base.id()), query);
   }
@@ -293,6 +314,7 @@ void Lane::want_scores(Item& item, std::int64_t begin, std::int64_t end) {
     query.target = targets[static_cast<std::size_t>(i + 1)];
     add_query(item, {item.leaf.id(), i}, query);
   }
+  item.n_asked = end + 1;
 }
 
 void Lane::add_query(Item& item, TreePosition at, StepQuery query) {
@@ -300,7 +322,7 @@ void Lane::add_query(Item& item, TreePosition at, StepQuery query) {
   query.n_node_tokens = at.pos + 1;
   logit_rows_.push_back({at, queries_.size()});
   queries_.push_back(query);
-  query_items_.push_back(&item);
+  query_items_.push_back(item.shared_from_this());
 }
 
 // Spans of the plan from what is computed and the rows whose logits are wanted. A row that is wanted but not computed
@@ -429,12 +451,13 @@ bool Lane::preempt_behind(const Item& item) {
   auto victim = std::move(active.back());
   active.pop_back();
   victim->path_ready = false;
+  ask_again(*victim);
   if (victim->leaf) {
     evicted_[victim->leaf.id().value] = tree.n_kv(victim->leaf.id());
     tree.evict_kv(victim->leaf.id());
   }
   if (victim->kind == Item::Kind::score) {  // starts again
-    victim->n_scored = 0;
+    victim->n_asked = 0;
     victim->wish->score = {};
   }
   ++stats.n_preempted;

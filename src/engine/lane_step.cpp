@@ -27,31 +27,48 @@ void Lane::make_plan() {
   stats.attention_bytes_unshared += unshared * bytes;
 }
 
-void Lane::forward_and_sample() {
-  answers_.resize(queries_.size());
-  for (StepAnswer& answer : answers_) answer.error.reset();
+void Lane::submit() {
+  Flight& flight = flights_[static_cast<std::size_t>(n_flights_)];
   try {
-    const auto ticket = runner->submit(tree, plan_, queries_);
-    for (const StepSpan& span : spans_) {
-      if (span.write_kv) tree.commit_kv(span.node, span.end);
-    }
-    const StepTimes times = runner->harvest(ticket, answers_);
-    stats.forward_ms += times.forward_ms;
-    stats.sample_ms += times.sample_ms;
+    flight.ticket = runner->submit(tree, plan_, queries_);
   } catch (const Error& error) {
-    // The step is lost (no memory, a device failure), not the session: KV that it was to write is invalid, and those
-    // who took part hear of it.
-    for (const StepSpan& span : spans_) {
-      if (span.write_kv) tree.evict_kv(span.node);
+    // The step is lost (no memory, a device failure), not the session: those who took part hear of it, when what was in
+    // flight before has come.
+    const Error lost = error;
+    while (harvest()) grow();
+    lose(spans_);
+    fail_active(lost);
+    return;
+  }
+  for (const StepSpan& span : spans_) {
+    if (span.write_kv) tree.commit_kv(span.node, span.end);
+  }
+  count_rows();
+  flight.spans.swap(spans_);
+  flight.items.swap(query_items_);
+  ++n_flights_;
+  take_off(flight);
+}
+
+// Those who take part, and the places of the tokens that it will draw.
+void Lane::take_off(Flight& flight) {
+  flight.jobs.clear();
+  const std::pair step(id.value, stats.n_steps);
+  for (std::size_t i = 0; i < flight.items.size(); ++i) {
+    Item& item = *flight.items[i];
+    ++item.n_in_flight;
+    if (item.job && std::exchange(item.job->last_step, step) != step) {
+      ++item.job->n_steps_in_flight;
+      flight.jobs.push_back(item.job);
     }
-    for (const auto& item : active) {
-      if (item->wish != nullptr) fail(*item, error);
-    }
+    if (item.kind != Item::Kind::sample) continue;
+    tree.append(item.leaf.id(), drawn_token(static_cast<std::int64_t>(i)));
+    if (item.job) ++item.job->n_tokens_in_flight;
   }
 }
 
-void Lane::grow() {
-  // Rows by what they were for: given tokens, drawn tokens, tokens whose KV had been evicted.
+// Rows by what they were for: given tokens, drawn tokens, tokens whose KV had been evicted.
+void Lane::count_rows() {
   std::int64_t n_computed = 0, n_drawn = 0, n_again = 0;
   for (const StepSpan& span : spans_) n_computed += span.write_kv ? span.end - span.begin : 0;
   for (const auto& item : active) {
@@ -73,17 +90,97 @@ void Lane::grow() {
   const std::int64_t n_given = std::max<std::int64_t>(0, n_computed - n_drawn - n_again);
   stats.n_prefill_computed += n_given;
   stats.n_prefill_saved -= n_given;
+}
 
-  for (std::size_t i = 0; i < queries_.size(); ++i) {
-    Item& item = *query_items_[i];
-    if (item.wish != nullptr && item.wish->job &&
-        std::exchange(item.wish->job->last_step, stats.n_steps) != stats.n_steps) {
-      ++item.wish->job->n_steps;
+bool Lane::harvest() {
+  if (n_flights_ == 0) return false;
+  const Flight& flight = flights_[0];
+  answers_.resize(flight.items.size());
+  for (StepAnswer& answer : answers_) answer.error.reset();
+  try {
+    const StepTimes times = runner->harvest(flight.ticket, answers_);
+    stats.forward_ms += times.forward_ms;
+    stats.sample_ms += times.sample_ms;
+    stats.device_ms += times.device_ms;
+    stats.device_idle_ms += times.device_idle_ms;
+    return true;
+  } catch (const Error& error) {
+    // As in submit(); and lost is what was computed from it.
+    const Error lost = error;
+    for (int i = 0; i < n_flights_; ++i) {
+      Flight& gone = flights_[static_cast<std::size_t>(i)];
+      if (i > 0) {
+        answers_.resize(gone.items.size());
+        try {
+          runner->harvest(gone.ticket, answers_);
+        } catch (const Error&) {  // says the same
+        }
+      }
+      for (const auto& item : gone.items) {
+        if (item) count_landing(*item);
+      }
+      for (const auto& job : gone.jobs) --job->n_steps_in_flight;
+      gone.items.clear();
+      lose(gone.spans);
+    }
+    n_flights_ = 0;
+    fail_active(lost);
+    return false;
+  }
+}
+
+// KV that a lost step was to write is invalid.
+void Lane::lose(std::span<const StepSpan> spans) {
+  for (const StepSpan& span : spans) {
+    if (span.write_kv && tree.alive(span.node)) tree.evict_kv(span.node);
+  }
+}
+
+void Lane::fail_active(const Error& error) {
+  for (const auto& item : active) {
+    if (item->wish != nullptr) fail(*item, error);
+  }
+  std::erase_if(active, [](const auto& item) { return item->wish == nullptr; });
+}
+
+void Lane::count_landing(Item& item) const {
+  --item.n_in_flight;
+  if (item.kind == Item::Kind::sample && item.job) --item.job->n_tokens_in_flight;
+}
+
+// For an item that loses its KV: what is in flight for it comes to nothing.
+void Lane::ask_again(Item& item) {
+  if (item.n_in_flight == 0) return;
+  if (item.kind == Item::Kind::sample) {
+    tree.truncate(item.leaf.id(), tree.n_tokens(item.leaf.id()) - item.n_in_flight);
+  }
+  for (int i = 0; i < n_flights_; ++i) {
+    for (auto& asked : flights_[static_cast<std::size_t>(i)].items) {
+      if (asked.get() != &item) continue;
+      count_landing(item);
+      asked.reset();
     }
   }
-  for (std::size_t i = 0; i < queries_.size(); ++i) {
-    Item& item = *query_items_[i];
-    if (item.wish == nullptr) continue;  // withdrawn by a callback, or failed on an earlier answer
+}
+
+void Lane::grow() {
+  Flight& flight = flights_[0];
+  for (const auto& job : flight.jobs) job->took_part = false;
+  for (const auto& item : flight.items) {
+    if (!item) continue;
+    count_landing(*item);
+    if (item->wish != nullptr && item->job) item->job->took_part = true;
+  }
+  for (const auto& job : flight.jobs) {
+    --job->n_steps_in_flight;
+    if (job->took_part) ++job->n_steps;
+  }
+  for (std::size_t i = 0; i < flight.items.size(); ++i) {
+    if (!flight.items[i] || flight.items[i]->wish == nullptr) {  // it had ended, or was withdrawn
+      ++stats.n_surplus_rows;
+      continue;
+    }
+    Item& item = *flight.items[i];
     const StepAnswer& answer = answers_[i];
     if (answer.error) {
       fail(item, *answer.error);
@@ -102,6 +199,9 @@ void Lane::grow() {
         break;
     }
   }
+  flight.items.clear();
+  std::rotate(flights_.begin(), flights_.begin() + 1, flights_.end());
+  --n_flights_;
   std::erase_if(active, [](const auto& item) { return item->wish == nullptr; });
 }
 
@@ -110,21 +210,22 @@ void Lane::grow_sample(Item& item, const StepAnswer& answer) {
   Thought& thought = item.wish->thoughts[item.result];
   const TokenId token = answer.choice.token;
   thought.tokens.push_back(token);
+  const auto n_drawn = static_cast<std::int64_t>(thought.tokens.size());
   thought.cumulative_logprob += answer.choice.logprob;
   if (options_of.n_logprobs >= 0) thought.logprobs.push_back(answer.choice.logprob);
   if (options_of.n_logprobs > 0) thought.top.push_back(answer.choice.top);
   ++stats.n_generated;
-  if (item.wish->job) ++item.wish->job->n_tokens;
+  if (item.job) ++item.job->n_tokens;
 
   const auto among = [token](const std::vector<TokenId>& ids) {
     return std::find(ids.begin(), ids.end(), token) != ids.end();
   };
   if (!options_of.ignore_eos && (among(runner->eos_ids()) || among(options_of.eos_ids))) {
-    finish_sample(item, FinishReason::eos);
+    finish_sample(item, FinishReason::eos, 1);
     return;
   }
   const NodeId leaf = item.leaf.id();
-  tree.append(leaf, token);
+  tree.set_token(leaf, n_drawn - 1, token);
   bool stopped = false;
   if (const Tokenizer* tokenizer = runner->tokenizer()) {
     stopped = item.text.push(tokenizer->token_bytes(token, false));
@@ -136,11 +237,10 @@ void Lane::grow_sample(Item& item, const StepAnswer& answer) {
     }
   }
   if (stopped) {
-    tree.truncate(leaf, item.text.n_kept_tokens());
-    finish_sample(item, FinishReason::stop);
-  } else if (static_cast<std::int64_t>(thought.tokens.size()) == options_of.max_tokens) {
+    finish_sample(item, FinishReason::stop, n_drawn - item.text.n_kept_tokens());
+  } else if (n_drawn == options_of.max_tokens) {
     finish_sample(item, FinishReason::length);
-  } else if (tree.end_position(leaf) >= runner->max_positions()) {
+  } else if (tree.begin_position(leaf) + n_drawn >= runner->max_positions()) {
     finish_sample(item, FinishReason::context);
   }
 }
@@ -149,14 +249,20 @@ void Lane::grow_score(Item& item, const StepAnswer& answer) {
   Score& score = item.wish->score;
   score.logprobs.push_back(answer.choice.logprob);
   score.sum += answer.choice.logprob;
-  if (++item.n_scored == static_cast<std::int64_t>(item.wish->targets.size())) close(item);
+  if (score.logprobs.size() == item.wish->targets.size()) close(item);
 }
 
-void Lane::finish_sample(Item& item, FinishReason reason) {
+// The node keeps all drawn tokens but the last n_dropped; none that is in flight.
+void Lane::finish_sample(Item& item, FinishReason reason, std::int64_t n_dropped) {
   Thought& thought = item.wish->thoughts[item.result];
   thought.finish = reason;
   Node leaf = std::move(item.leaf);
   item.leaf = Node();
+  if (leaf) {
+    const auto n_drawn = static_cast<std::int64_t>(thought.tokens.size());
+    tree.truncate(leaf.id(), n_drawn - n_dropped);
+    tree.evict_kv(leaf.id(), std::max<std::int64_t>(0, n_drawn - 1));  // of the last token, from a surplus row
+  }
   if (leaf && pool != nullptr) tree.trim_kv(leaf.id());
   if (item.wish->sample.keep_nodes) thought.node = std::move(leaf);
   item.text.finish();

@@ -1,7 +1,9 @@
 // StepRunner over a checkpoint: forward pass, then answers: by the device where the logits are on one, else here.
+#include <array>
 #include <chrono>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "banyan/runner.hpp"
@@ -22,8 +24,10 @@ class ModelRunner final : public StepRunner {
         tokenizer_(model_->tokenizer()),
         forward_(model_, options.kv_type, options.n_kv_slots),
         device_answerer_(model_->config().reward_head ? nullptr : detail::make_device_answerer(*model_)),
-        answerer_(model_->config().vocab_size, model_->options().n_threads) {
+        answerer_(model_->config().vocab_size, model_->options().n_threads),
+        max_in_flight_(device_answerer_ && options.max_in_flight != 1 ? 2 : 1) {
     forward_.set_skip_attention(options.skip_attention);
+    forward_.set_recorded(options.graphs);
     if (options.random_kv) forward_.fill_kv_randomly();
   }
 
@@ -36,52 +40,75 @@ class ModelRunner final : public StepRunner {
   const std::vector<TokenId>& eos_ids() const override { return model_->eos_ids(); }
   std::string name() const override { return model_->config().name; }
 
+  int max_in_flight() const override { return max_in_flight_; }
+
   Ticket submit(const SequenceTree& tree, const Plan& plan, std::span<const StepQuery> queries) override {
-    const auto begin = std::chrono::steady_clock::now();
-    tree_ = &tree;
-    plan_ = &plan;
-    queries_ = queries;
-    forward_.submit(plan);
-    for_host_.clear();
+    const auto begin = Clock::now();
+    Step& step = steps_[(ticket_ + 1) % steps_.size()];
+    step.for_host.clear();
     if (device_answerer_) {
-      device_answerer_->submit(forward_, plan, queries, for_host_);
+      forward_.submit(plan, device_answerer_->drawn());
+      device_answerer_->submit(forward_, plan, queries, step.for_host);
     } else {
-      for_host_.resize(queries.size());
-      std::iota(for_host_.begin(), for_host_.end(), 0);
+      forward_.submit(plan);
+      step.for_host.resize(queries.size());
+      std::iota(step.for_host.begin(), step.for_host.end(), 0);
     }
-    times_.forward_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    step.times = {.forward_ms = ms_since(begin)};
+    // What the host answers is answered here, while tree and plan are as they are. It waits for a device then.
+    const auto answer_begin = Clock::now();
+    step.answers.resize(queries.size());
+    for (StepAnswer& answer : step.answers) answer.error.reset();
+    if (model_->config().reward_head) {
+      answer_rewards(forward_.logits(), queries, step.answers);
+    } else if (!step.for_host.empty()) {
+      refuse_rewards(queries, step);
+      answerer_.answer(tree, plan, forward_.logits(), queries, step.for_host, step.answers);
+    }
+    step.times.sample_ms = ms_since(answer_begin);
     return ++ticket_;
   }
 
-  StepTimes harvest(Ticket /*ticket*/, std::span<StepAnswer> answers) override {
-    const auto begin = std::chrono::steady_clock::now();
-    if (device_answerer_) device_answerer_->harvest(answers);
-    if (model_->config().reward_head) {
-      answer_rewards(forward_.logits(), answers);
-    } else if (!for_host_.empty()) {
-      refuse_rewards(answers);
-      answerer_.answer(*tree_, *plan_, forward_.logits(), queries_, for_host_, answers);
+  StepTimes harvest(Ticket ticket, std::span<StepAnswer> answers) override {
+    const auto begin = Clock::now();
+    Step& step = steps_[ticket % steps_.size()];
+    if (device_answerer_) device_answerer_->harvest(answers, step.times);
+    for (const std::int32_t index : step.for_host) {
+      const auto i = static_cast<std::size_t>(index);
+      std::swap(answers[i], step.answers[i]);
     }
-    times_.sample_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    return times_;
+    step.times.sample_ms += ms_since(begin);
+    return step.times;
   }
 
  private:
-  void answer_rewards(std::span<const float> rewards, std::span<StepAnswer> answers) const {
-    for (std::size_t i = 0; i < queries_.size(); ++i) {
-      if (queries_[i].kind == StepQuery::Kind::reward) {
-        answers[i].reward = rewards[static_cast<std::size_t>(queries_[i].logit_index)];
+  using Clock = std::chrono::steady_clock;
+  static double ms_since(Clock::time_point begin) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  }
+
+  struct Step {
+    std::vector<std::int32_t> for_host;  // indices of queries that this host answers
+    std::vector<StepAnswer> answers;     // theirs
+    StepTimes times;
+  };
+
+  void answer_rewards(std::span<const float> rewards, std::span<const StepQuery> queries,
+                      std::span<StepAnswer> answers) const {
+    for (std::size_t i = 0; i < queries.size(); ++i) {
+      if (queries[i].kind == StepQuery::Kind::reward) {
+        answers[i].reward = rewards[static_cast<std::size_t>(queries[i].logit_index)];
       } else {
         answers[i].error =
             Error(ErrorCode::unsupported, name(), "is a reward model: it has a scalar head and draws no tokens");
       }
     }
   }
-  void refuse_rewards(std::span<StepAnswer> answers) const {
-    for (const std::int32_t index : for_host_) {
+  void refuse_rewards(std::span<const StepQuery> queries, Step& step) const {
+    for (const std::int32_t index : step.for_host) {
       const auto i = static_cast<std::size_t>(index);
-      if (queries_[i].kind == StepQuery::Kind::reward) {
-        answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
+      if (queries[i].kind == StepQuery::Kind::reward) {
+        step.answers[i].error = Error(ErrorCode::unsupported, name(), "has no scalar (reward) head");
       }
     }
   }
@@ -92,12 +119,8 @@ class ModelRunner final : public StepRunner {
   Forward forward_;
   std::unique_ptr<detail::DeviceAnswerer> device_answerer_;  // null: the host answers
   detail::Answerer answerer_;
-  // of the step in flight
-  const SequenceTree* tree_ = nullptr;
-  const Plan* plan_ = nullptr;
-  std::span<const StepQuery> queries_;
-  std::vector<std::int32_t> for_host_;  // indices of queries that this host answers
-  StepTimes times_;
+  int max_in_flight_;
+  std::array<Step, 2> steps_;  // in flight, by ticket
   Ticket ticket_ = 0;
 };
 

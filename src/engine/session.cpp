@@ -188,9 +188,9 @@ void Session::adopt_kv(const Node& node) {
 
 namespace {
 
-std::unique_ptr<detail::Item> make_item(detail::Wish& wish, detail::Item::Kind kind, const Node& base,
+std::shared_ptr<detail::Item> make_item(detail::Wish& wish, detail::Item::Kind kind, const Node& base,
                                         std::int32_t priority) {
-  auto item = std::make_unique<detail::Item>(wish, kind);
+  auto item = std::make_shared<detail::Item>(wish, kind);
   item->base = base;
   item->order = {-static_cast<std::int64_t>(priority), wish.session->next_number++};
   ++wish.n_open;
@@ -305,11 +305,14 @@ bool Session::step() {
     };
     const bool any = lane->gather();
     lane->stats.gather_ms += since(begin);
-    if (!any) continue;
-    const auto plan_begin = Clock::now();
-    lane->make_plan();
-    lane->stats.plan_ms += since(plan_begin);
-    lane->forward_and_sample();
+    if (any) {
+      const auto plan_begin = Clock::now();
+      lane->make_plan();
+      lane->stats.plan_ms += since(plan_begin);
+      lane->submit();
+      if (lane->may_submit()) continue;  // a device plans the next step while it computes this one
+    }
+    if (!lane->harvest()) continue;
     const auto grow_begin = Clock::now();
     lane->grow();
     lane->stats.grow_ms += since(grow_begin);

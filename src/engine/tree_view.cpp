@@ -35,11 +35,13 @@ std::vector<std::int64_t> count_leaves(const SequenceTree& tree, const std::vect
 }
 
 std::string node_text(const SequenceTree& tree, const Tokenizer* tokenizer, NodeId node) {
+  auto tokens = tree.tokens(node);
+  while (!tokens.empty() && is_drawn_token(tokens.back())) tokens = tokens.first(tokens.size() - 1);  // in flight
   if (tokenizer != nullptr) {
-    return sanitize_utf8(tokenizer->decode(tree.tokens(node), tree.begin_position(node) == 0, /*with_special=*/true));
+    return sanitize_utf8(tokenizer->decode(tokens, tree.begin_position(node) == 0, /*with_special=*/true));
   }
   std::string ids;
-  for (const TokenId id : tree.tokens(node)) {
+  for (const TokenId id : tokens) {
     if (!ids.empty()) ids += ' ';
     ids += std::to_string(id);
   }

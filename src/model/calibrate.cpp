@@ -55,7 +55,8 @@ class Workload {
                          .runs = runs_,
                          .calls = calls_,
                          .n_heads_q = args_.n_heads_q,
-                         .n_heads_kv = args_.kv.n_heads_kv});
+                         .n_heads_kv = args_.kv.n_heads_kv,
+                         .head_dim = args_.kv.head_dim});
     std::vector<double> times;
     for (int i = 0; i <= n_times; ++i) {  // the first is a warm-up
       backend_.synchronize();

@@ -54,13 +54,14 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  // At least n elements; what was in it is lost when it grows.
-  void reserve(std::int64_t n) {
-    if (n <= size_) return;
+  // At least n elements; what was in it is lost when it grows. True: it did.
+  bool reserve(std::int64_t n) {
+    if (n <= size_) return false;
     backend_.release(std::exchange(data_, nullptr));
     size_ = 0;
     data_ = backend_.allocate(dtype_bytes(type_, n));
     size_ = n;
+    return true;
   }
   void* data() const { return data_; }
   float* f32() const { return static_cast<float*>(data_); }  // of buffers of that type
@@ -91,7 +92,8 @@ struct Forward::Impl {
   const ModelConfig& config;
   std::unique_ptr<kernels::Backend> backend;
   KvStore kv;
-  bool skip_attention = false;
+  bool skip_attention = false, recorded = true;
+  std::uint64_t version = 0;  // of what is recorded: grows with each change of an address or a setting
 
   const DType activation = backend->activation_type();
   Buffer x{*backend, DType::f32};         // [n_rows, hidden_size]  the residual stream
@@ -107,15 +109,17 @@ struct Forward::Impl {
   std::int64_t n_logits = 0;
   std::vector<float> host_logits;  // of a device's
 
-  void check(const Plan& plan) const;
+  void check(const Plan& plan, bool has_drawn) const;
   void reserve(std::int64_t n_rows);
   void attention_block(std::int64_t n_rows, const LayerWeights& layer, const kernels::KvView& view);
   void ffn_block(std::int64_t n_rows, const LayerWeights& layer);
   void head();
+  void run(std::int64_t n_rows);  // all that follows the embedding
 };
 
-void Forward::Impl::check(const Plan& plan) const {
+void Forward::Impl::check(const Plan& plan, bool has_drawn) const {
   for (std::size_t r = 0; r < plan.tokens.size(); ++r) {
+    if (has_drawn && is_drawn_token(plan.tokens[r])) continue;
     if (plan.tokens[r] < 0 || plan.tokens[r] >= config.vocab_size) {
       throw Error(ErrorCode::bad_input, fmt::format("row {}", r),
                   fmt::format("token id {} is not in the vocabulary of {}", plan.tokens[r], config.vocab_size));
@@ -125,16 +129,17 @@ void Forward::Impl::check(const Plan& plan) const {
 
 void Forward::Impl::reserve(std::int64_t n_rows) {
   const std::int64_t q_dim = config.n_heads_q * config.head_dim;
-  x.reserve(n_rows * config.hidden_size);
-  normed.reserve(n_rows * config.hidden_size);
-  qkv.reserve(n_rows * (q_dim + 2 * config.n_heads_kv * config.head_dim));
-  q.reserve(n_rows * q_dim);
-  attended.reserve(n_rows * q_dim);
-  gate_up.reserve(n_rows * 2 * config.intermediate_size);
-  ffn.reserve(n_rows * config.intermediate_size);
-  last.reserve(n_logits * config.hidden_size);
-  hidden.reserve(n_logits * config.hidden_size);
-  logits.reserve(n_logits * model->head().n_out);
+  const std::pair<Buffer*, std::int64_t> sizes[] = {{&x, n_rows * config.hidden_size},
+                                                    {&normed, n_rows * config.hidden_size},
+                                                    {&qkv, n_rows * (q_dim + 2 * config.n_heads_kv * config.head_dim)},
+                                                    {&q, n_rows * q_dim},
+                                                    {&attended, n_rows * q_dim},
+                                                    {&gate_up, n_rows * 2 * config.intermediate_size},
+                                                    {&ffn, n_rows * config.intermediate_size},
+                                                    {&last, n_logits * config.hidden_size},
+                                                    {&hidden, n_logits * config.hidden_size},
+                                                    {&logits, n_logits * model->head().n_out}};
+  for (const auto& [buffer, size] : sizes) version += buffer->reserve(size) ? 1 : 0;
 }
 
 // x += W_o attention(rope(W_qkv norm(x)))
@@ -177,36 +182,46 @@ void Forward::Impl::head() {
   backend->matmul_f32(model->head(), hidden.data(), logits.f32(), n_logits, nullptr, false);
 }
 
+void Forward::Impl::run(std::int64_t n_rows) {
+  for (std::int64_t i = 0; i < config.n_layers; ++i) {
+    const LayerWeights& layer = model->layers()[static_cast<std::size_t>(i)];
+    attention_block(n_rows, layer, kv.layer(i));
+    ffn_block(n_rows, layer);
+  }
+  head();
+}
+
 Forward::Forward(std::shared_ptr<const Model> model, DType kv_type, std::int64_t n_slots)
     : impl_(std::make_unique<Impl>(std::move(model), kv_type, n_slots)) {}
 Forward::~Forward() = default;
 
-void Forward::submit(const Plan& plan) {
+void Forward::submit(const Plan& plan, const kernels::DrawnTokens& drawn) {
   Impl& f = *impl_;
-  f.check(plan);
+  f.check(plan, drawn.first != nullptr);
   f.n_logits = static_cast<std::int64_t>(plan.logit_rows.size());
   const std::int64_t n_rows = plan.n_rows();
   f.reserve(n_rows);
   f.backend->begin_step({.n_rows = n_rows,
                          .tokens = plan.tokens,
+                         .drawn = drawn,
                          .positions = plan.positions,
                          .kv_slots = plan.kv_slots,
                          .logit_rows = plan.logit_rows,
                          .runs = plan.runs,
                          .calls = plan.calls,
                          .n_heads_q = f.config.n_heads_q,
-                         .n_heads_kv = f.config.n_heads_kv});
-  f.backend->embed(f.model->embed(), f.x.f32());
-  for (std::int64_t i = 0; i < f.config.n_layers; ++i) {
-    const LayerWeights& layer = f.model->layers()[static_cast<std::size_t>(i)];
-    f.attention_block(n_rows, layer, f.kv.layer(i));
-    f.ffn_block(n_rows, layer);
+                         .n_heads_kv = f.config.n_heads_kv,
+                         .head_dim = f.config.head_dim});
+  f.backend->embed(f.model->embed(), f.x.f32());  // by itself: where it finds drawn tokens changes from step to step
+  if (f.recorded) {
+    f.backend->run(f.version, [&f, n_rows] { f.run(n_rows); });
+  } else {
+    f.run(n_rows);
   }
-  f.head();
 }
 
 const float* Forward::device_logits() const { return impl_->logits.f32(); }
-const kernels::Backend& Forward::backend() const { return *impl_->backend; }
+kernels::Backend& Forward::backend() { return *impl_->backend; }
 
 std::span<const float> Forward::logits() {
   Impl& f = *impl_;
@@ -224,7 +239,11 @@ std::span<const float> Forward::hidden() const {
 }
 
 const KvStore& Forward::kv() const { return impl_->kv; }
-void Forward::set_skip_attention(bool skip) { impl_->skip_attention = skip; }
+void Forward::set_recorded(bool recorded) { impl_->recorded = recorded; }
+void Forward::set_skip_attention(bool skip) {
+  impl_->skip_attention = skip;
+  ++impl_->version;
+}
 void Forward::fill_kv_randomly() { impl_->kv.fill_randomly(); }
 
 }  // namespace banyan

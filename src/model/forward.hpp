@@ -38,13 +38,13 @@ class Forward {
   Forward(std::shared_ptr<const Model> model, DType kv_type, std::int64_t n_slots);
   ~Forward();
 
-  // Starts computing all rows of the plan, which stays as it is until logits() has returned. On the CPU it is through
-  // when submit() returns; a device works on.
-  void submit(const Plan& plan);
+  // Starts computing all rows of the plan. On the CPU it is through when submit() returns; a device works on, and does
+  // not look at the plan any more. `drawn`: where the device finds the plan's drawn tokens.
+  void submit(const Plan& plan, const kernels::DrawnTokens& drawn = {});
   // Where the step's logits will be in the backend's memory, [plan.logit_rows.size(), vocab_size]: for what is put on
   // the backend's stream next.
   const float* device_logits() const;
-  const kernels::Backend& backend() const;
+  kernels::Backend& backend();
   // Waits for the step. Its logits [plan.logit_rows.size(), vocab_size], in host memory, valid until the next submit().
   // Of a model with a scalar head: one number for each of the rows.
   std::span<const float> logits();
@@ -57,6 +57,8 @@ class Forward {
   std::span<const float> hidden() const;
 
   const KvStore& kv() const;
+  // Whether steps that are alike are replayed (kernels::Backend::run).
+  void set_recorded(bool recorded);
   // Benches only: skips attention (the "no_attention" mode); all KV slots hold random numbers.
   void set_skip_attention(bool skip);
   void fill_kv_randomly();

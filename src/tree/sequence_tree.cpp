@@ -201,6 +201,20 @@ void SequenceTree::append(NodeId node, std::span<const TokenId> added) {
   page.last_token[i] = tokens.back();
 }
 
+void SequenceTree::set_token(NodeId node, std::int64_t pos, TokenId token) {
+  const auto [page, i] = at(*storage_, node);
+  auto& tokens = page.tokens[i];
+  if (pos < 0 || pos >= page.n_tokens[i] || !is_drawn_token(tokens[static_cast<std::size_t>(pos)])) {
+    throw_usage(node, "has no token that is still to be drawn at " + std::to_string(pos) + " of its " +
+                          std::to_string(page.n_tokens[i]));
+  }
+  tokens[static_cast<std::size_t>(pos)] = token;
+  page.last_token[i] = tokens.back();
+  if (pos > 0) return;
+  page.first_token[i] = token;
+  unsettle(*storage_, node);
+}
+
 void SequenceTree::reserve(NodeId node, std::int64_t n) {
   const auto [page, i] = at(*storage_, node);
   if (n < 0) throw_usage(node, "cannot reserve room for " + std::to_string(n) + " tokens");

@@ -1,7 +1,9 @@
 // Scripted models with texts, for session tests.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,19 @@ class PieceTokenizer final : public Tokenizer {
     return spec_.pieces[static_cast<std::size_t>(id)];
   }
 };
+
+// Logits that depend on the whole path, so that a wrong path gives a wrong token.
+inline void hashed_logits(std::span<const TokenId> path, std::span<float> logits) {
+  std::uint64_t h = 1469598103934665603ULL;
+  for (const TokenId t : path) h = (h ^ static_cast<std::uint64_t>(t)) * 1099511628211ULL;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    std::uint64_t x = h + i * 0x9e3779b97f4a7c15ULL;
+    x ^= x >> 31;
+    x *= 0xbf58476d1ce4e5b9ULL;
+    x ^= x >> 29;
+    logits[i] = static_cast<float>(x % 1000) / 100.0F;
+  }
+}
 
 // Emits `script` behind a prompt of one token, over and over.
 inline ScriptedModel emit(std::shared_ptr<const Tokenizer> tokenizer, std::vector<TokenId> script) {

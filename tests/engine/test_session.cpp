@@ -11,22 +11,10 @@
 
 using namespace banyan;
 using banyan::test::emit;
+using banyan::test::hashed_logits;
 using banyan::test::PieceTokenizer;
 
 namespace {
-
-// Logits that depend on the whole path, so that a wrong path gives a wrong token.
-void hashed_logits(std::span<const TokenId> path, std::span<float> logits) {
-  std::uint64_t h = 1469598103934665603ULL;
-  for (const TokenId t : path) h = (h ^ static_cast<std::uint64_t>(t)) * 1099511628211ULL;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    std::uint64_t x = h + i * 0x9e3779b97f4a7c15ULL;
-    x ^= x >> 31;
-    x *= 0xbf58476d1ce4e5b9ULL;
-    x ^= x >> 29;
-    logits[i] = static_cast<float>(x % 1000) / 100.0F;
-  }
-}
 
 ScriptedModel hashed(std::int64_t vocab_size = 16) {
   ScriptedModel m;

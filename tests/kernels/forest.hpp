@@ -98,7 +98,8 @@ class Forest {
             .runs = c.runs,
             .calls = c.calls,
             .n_heads_q = shape.n_heads_q,
-            .n_heads_kv = shape.n_heads_kv};
+            .n_heads_kv = shape.n_heads_kv,
+            .head_dim = shape.head_dim};
   }
 
   AttentionArgs arguments(AttentionResult& r) const {

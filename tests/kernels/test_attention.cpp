@@ -111,7 +111,8 @@ AttentionResult run(Backend& backend, KvView kv, const std::vector<float>& q, st
                       .runs = c.runs,
                       .calls = c.calls,
                       .n_heads_q = n_heads_q,
-                      .n_heads_kv = kv.n_heads_kv});
+                      .n_heads_kv = kv.n_heads_kv,
+                      .head_dim = kv.head_dim});
   backend.attention(a);
   return r;
 }

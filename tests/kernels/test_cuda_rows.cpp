@@ -60,7 +60,7 @@ TEST_CASE("CUDA embed: the table's rows, exactly; gather: rows by index, plus de
     const DeviceArray<bf16> on_table(to_bf16(table)), on_delta(to_bf16(delta));
     const DeviceArray<float> source(table), x(n_rows * dim), gathered(n_rows * dim), sum(n_rows * dim);
     const DeviceArray<TokenId> on_tokens(tokens);
-    embed(on_table.data(), n_vocab, on_tokens.data(), x.data(), n_rows, dim, nullptr);
+    embed(on_table.data(), n_vocab, on_tokens.data(), {}, x.data(), n_rows, dim, nullptr);
     gather_rows(source.data(), nullptr, on_tokens.data(), gathered.data(), n_rows, dim, nullptr);
     gather_rows(source.data(), on_delta.data(), on_tokens.data(), sum.data(), n_rows, dim, nullptr);
     const auto embedded = x.download(), rows = gathered.download(), sums = sum.download();
@@ -72,6 +72,27 @@ TEST_CASE("CUDA embed: the table's rows, exactly; gather: rows by index, plus de
     }
     CHECK(n_wrong == 0);
   }
+}
+
+TEST_CASE("CUDA embed: tokens that a step before drew are read on the device; what was not drawn is any token") {
+  std::mt19937 rng(9);
+  const std::int64_t n_vocab = 100, dim = 64, stride = 4;
+  const auto table = bf16_floats(n_vocab * dim, rng);
+  const std::vector<std::int32_t> drawn{7, 0, 0, 0, -1, 0, 0, 0, 99, 0, 0, 0, 100, 0, 0, 0};  // of four queries
+  const std::vector<TokenId> tokens{5, drawn_token(2), drawn_token(0), drawn_token(1), drawn_token(3), 6},
+      right{5, 99, 7, 0, 0, 6};
+  const DeviceArray<bf16> on_table(to_bf16(table));
+  const DeviceArray<std::int32_t> on_drawn(drawn);
+  const DeviceArray<TokenId> on_tokens(tokens);
+  const DeviceArray<float> x(std::ssize(tokens) * dim);
+  embed(on_table.data(), n_vocab, on_tokens.data(), {on_drawn.data(), stride}, x.data(), std::ssize(tokens), dim,
+        nullptr);
+  const auto got = x.download();
+  std::int64_t n_wrong = 0;
+  for (std::size_t r = 0; r < right.size(); ++r) {
+    for (std::int64_t i = 0; i < dim; ++i) n_wrong += got[r * 64 + at(i)] != table[at(right[r] * dim + i)];
+  }
+  CHECK(n_wrong == 0);
 }
 
 TEST_CASE("CUDA rms_norm: its definition, the CPU reference, with and without delta, each row by itself") {

@@ -412,6 +412,44 @@ TEST_CASE("SequenceTree: release lets a node go when nothing stands on it, and i
   CHECK(code_of([&] { tree.release(unpinned); }) == ErrorCode::usage);
 }
 
+TEST_CASE(
+    "SequenceTree: a token still to be drawn has a place and KV, matches nothing, and is found once it is there") {
+  for (const int n_children : {2, 100}) {  // looked at one by one; by the index
+    KvPool pool(4096);
+    SequenceTree tree(&pool);
+    const NodeId root = tree.add_root(Tokens{1, 2});
+    std::vector<NodeId> children;
+    for (int i = 0; i < n_children; ++i) {
+      children.push_back(tree.fork(root));
+      tree.append(children.back(), drawn_token(i));
+    }
+    const NodeId some = children[1];
+    CHECK(tree.find_prefix(Tokens{1, 2, 7, 8}) == TreePosition{root, 2});
+    CHECK(tree.end_position(some) == 3);
+    CHECK(tree.allocate_kv(some, 1));
+    tree.commit_kv(some, 1);
+    tree.append(some, drawn_token(5));
+    const std::uint64_t epoch = tree.epoch();
+    tree.set_token(some, 0, 7);
+    CHECK(tree.epoch() == epoch);
+    CHECK(tokens_of(tree, some) == Tokens{7, drawn_token(5)});
+    CHECK(tree.find_prefix(Tokens{1, 2, 7, 8}) == TreePosition{some, 1});
+    tree.set_token(some, 1, 8);
+    CHECK(tree.find_prefix(Tokens{1, 2, 7, 8}) == TreePosition{some, 2});
+    CHECK_THROWS_WITH(tree.set_token(some, 1, 9), "node 2: has no token that is still to be drawn at 1 of its 2");
+    CHECK(code_of([&] { tree.set_token(some, 2, 9); }) == ErrorCode::usage);
+    CHECK(code_of([&] { tree.set_token(some, -1, 9); }) == ErrorCode::usage);
+    tree.append(some, drawn_token(3));
+    tree.truncate(some, 2);
+    CHECK(tokens_of(tree, some) == Tokens{7, 8});
+  }
+  for (const std::int64_t i : {0, 1, 70'000}) {
+    CHECK(is_drawn_token(drawn_token(i)));
+    CHECK(query_of(drawn_token(i)) == i);
+  }
+  CHECK_FALSE(is_drawn_token(kNoToken));
+}
+
 TEST_CASE("SequenceTree: a stale or foreign handle is a typed error from every call, and the tree goes on") {
   KvPool pool(64);
   SequenceTree tree(&pool);
@@ -433,7 +471,7 @@ TEST_CASE("SequenceTree: a stale or foreign handle is a typed error from every c
       [&](NodeId n) { tree.allocate_kv(n, 0); }, [&](NodeId n) { tree.commit_kv(n, 0); },
       [&](NodeId n) { tree.evict_kv(n); },       [&](NodeId n) { tree.slots(n); },
       [&](NodeId n) { tree.slot_of(n, 0); },     [&](NodeId n) { tree.touch(n); },
-      [&](NodeId n) { tree.last_use(n); },
+      [&](NodeId n) { tree.last_use(n); },       [&](NodeId n) { tree.set_token(n, 0, 1); },
   };
   for (const NodeId bad : {dead, kNoNode, NodeId{2}, NodeId{1'000'000'000'000}}) {
     CHECK_FALSE(tree.alive(bad));
