@@ -393,7 +393,9 @@ void add_options(CLI::App& app, Options& o) {
       ->check(CLI::PositiveNumber);
   app.add_option("--n-new", o.n_new, "Decoding steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--compute", o.compute)->check(CLI::IsMember({"automatic", "f32", "bf16"}))->capture_default_str();
-  app.add_option("--kv-type", o.kv_type)->check(CLI::IsMember({"f32", "bf16", "f16"}))->capture_default_str();
+  app.add_option("--kv-type", o.kv_type)
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "f8_e4m3"}))
+      ->capture_default_str();
   app.add_flag("--deterministic", o.deterministic, "Bits of a row depend on its own path alone");
   app.add_option("-t,--threads", o.n_threads, "0: all cores")->capture_default_str();
   app.add_option("--modes", o.modes, "A list of tree, one_level, unshared, decomposed, no_attention")
