@@ -1,4 +1,4 @@
-// What fewer bits cost: a model computed in bf16, or with KV in 16 bits, against itself in f32, on text.
+// What fewer bits cost: a model computed in bf16, or with KV in 16 or 8 bits, against itself in f32, on text.
 //
 // The text is cut into pieces of n_context tokens, each a sequence by itself. At every position both ways give a
 // distribution of the next token over the whole vocabulary, and a row of the result says how far they are apart:
@@ -154,7 +154,7 @@ void add_options(CLI::App& app, Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  CLI::App app("What bf16 and 16-bit KV cost against f32, on text");
+  CLI::App app("What bf16 and KV in fewer bits cost against f32, on text");
   Options o;
   add_options(app, o);
   CLI11_PARSE(app, argc, argv);
@@ -172,7 +172,9 @@ int main(int argc, char** argv) try {
   contenders.push_back({"bf16", "f32", std::make_unique<Way>(in_bf16, DType::f32, o.n_context)});
   contenders.push_back({"f32", "bf16", std::make_unique<Way>(model, DType::bf16, o.n_context)});
   contenders.push_back({"f32", "f16", std::make_unique<Way>(model, DType::f16, o.n_context)});
+  contenders.push_back({"f32", "f8_e4m3", std::make_unique<Way>(model, DType::f8_e4m3, o.n_context)});
   contenders.push_back({"bf16", "bf16", std::make_unique<Way>(in_bf16, DType::bf16, o.n_context)});
+  contenders.push_back({"bf16", "f8_e4m3", std::make_unique<Way>(in_bf16, DType::f8_e4m3, o.n_context)});
 
   for (const auto& piece : pieces_of(o, *model)) {
     f32.begin(piece);

@@ -406,7 +406,9 @@ void add_options(CLI::App& app, Options& o) {
       ->check(CLI::PositiveNumber);
   app.add_option("--n-new", o.n_new, "Decoding steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--compute", o.compute)->check(CLI::IsMember({"automatic", "f32", "bf16"}))->capture_default_str();
-  app.add_option("--kv-type", o.kv_type)->check(CLI::IsMember({"f32", "bf16", "f16"}))->capture_default_str();
+  app.add_option("--kv-type", o.kv_type)
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "f8_e4m3"}))
+      ->capture_default_str();
   app.add_option("--in-flight", o.in_flight, "Steps in flight; 0: as many as the device takes")
       ->check(CLI::IsMember({0, 1, 2}))
       ->capture_default_str();

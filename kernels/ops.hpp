@@ -36,12 +36,21 @@ class Matrix {
   std::int64_t bytes = 0;   // memory it takes
 };
 
-// K and V of one layer: base + ((kv * n_heads_kv + head) * n_slots + slot) * head_dim, kv 0 = K, 1 = V.
+// K and V of one layer: base + ((kv * n_heads_kv + head) * n_slots + slot) * head_dim, kv 0 = K, 1 = V. In f8_e4m3 a
+// row is codes (e4m3.hpp) that count times scales[(kv * n_heads_kv + head) * n_slots + slot].
 struct KvView {
   void* base = nullptr;
-  DType type = DType::f32;  // f32, f16, bf16
+  DType type = DType::f32;  // f32, f16, bf16, f8_e4m3
   std::int64_t n_slots = 0, n_heads_kv = 0, head_dim = 0;
+  float* scales = nullptr;  // f8_e4m3 alone
 };
+
+// The same in one piece of memory, scales behind the codes. The piece is a multiple of kKvAlignment.
+constexpr std::int64_t kKvAlignment = 64;
+std::int64_t kv_layer_bytes(DType type, std::int64_t n_slots, std::int64_t n_heads_kv, std::int64_t head_dim);
+KvView kv_layer(void* base, DType type, std::int64_t n_slots, std::int64_t n_heads_kv, std::int64_t head_dim);
+// Of one K or V row, with its scale.
+std::int64_t kv_row_bytes(DType type, std::int64_t head_dim);
 
 // Tokens that a step before drew and the host has not seen: of query i at first[i * stride], in the backend's memory.
 struct DrawnTokens {
@@ -94,7 +103,7 @@ class Backend {
   virtual void upload(void* dst, const void* host, std::int64_t bytes) = 0;
   virtual void download(void* host, const void* src, std::int64_t bytes) = 0;
   virtual void copy(void* dst, const void* src, std::int64_t bytes) = 0;  // within the backend's memory
-  // Uniform random numbers in [-1, 1), of f32, bf16 or f16: contents for benches.
+  // Uniform random numbers in [-1, 1), of f32, bf16, f16 or f8_e4m3: contents for benches.
   virtual void fill_random(void* dst, DType type, std::int64_t n, std::uint64_t seed) = 0;
   virtual void synchronize() = 0;
 

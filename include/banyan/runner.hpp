@@ -73,7 +73,7 @@ class StepRunner {
 };
 
 struct RunnerOptions {
-  DType kv_type = DType::f32;   // f32, bf16, f16
+  DType kv_type = DType::f32;   // f32, bf16, f16, f8_e4m3
   std::int64_t n_kv_slots = 0;  // tokens that the pool holds; > 0
   // Benches only.
   bool skip_attention = false;     // wrong results, for the "no attention" ceiling
@@ -84,7 +84,7 @@ struct RunnerOptions {
 };
 // A checkpoint. Throws Error{out_of_memory} with sizes, Error{usage | unsupported} for options out of range.
 std::unique_ptr<StepRunner> make_runner(std::shared_ptr<const Model> model, const RunnerOptions& options);
-// KV bytes of one token: 2 * n_layers * n_heads_kv * head_dim * bytes of kv_type.
+// KV bytes of one token: K and V of all layers, with their scales in f8_e4m3. Throws Error{unsupported}.
 std::int64_t kv_bytes_per_token(const ModelConfig& config, DType kv_type);
 
 // A model that is a function, for tests of searches: path tokens -> logits [vocab_size].

@@ -18,11 +18,29 @@ constexpr bool is_drawn_token(TokenId token) { return token < kNoToken; }
 constexpr std::int64_t query_of(TokenId drawn) { return -2 - std::int64_t{drawn}; }
 
 // Element types of tensors. The q-types are GGUF's blocks, of 32 values or (those that end in _k) of 256, and are only
-// ever stored, never computed in.
-enum class DType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl };
+// ever stored, never computed in. f8_e4m3 is a type of stored keys and values alone: its codes have scales beside them
+// (kernels/e4m3.hpp).
+enum class DType : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  f8_e4m3
+};
 
-std::string_view to_string(DType type);                // "f32", "bf16", "q4_1" …
-DType dtype_from_string(std::string_view name);        // throws Error{usage} that lists the known names
+std::string_view to_string(DType type);  // "f32", "bf16", "q4_1" …
+// Takes "fp8" and "fp8_e4m3" for f8_e4m3 too. Throws Error{usage} that lists the known names.
+DType dtype_from_string(std::string_view name);
 std::int64_t dtype_block(DType type);                  // elements of one block; 1 for the types without
 std::int64_t dtype_bytes(DType type, std::int64_t n);  // of n elements; Error{bad_file} for parts of a block
 

@@ -239,6 +239,7 @@ void FastBackend::rope_kv(const RopeKvArgs& args) {
   rows.head_dim = args.kv.head_dim;
   rows.kv = args.kv.base;
   rows.kv_type = args.kv.type;
+  rows.kv_scales = args.kv.scales;
   rows.n_slots = args.kv.n_slots;
   rows.q_norm = args.q_norm;
   rows.k_norm = args.k_norm;
@@ -282,6 +283,10 @@ void FastBackend::attention(const AttentionArgs& a) {
     u.k = base + head * plane_bytes;
     u.v = base + (a.kv.n_heads_kv + head) * plane_bytes;
     u.kv_type = a.kv.type;
+    if (a.kv.scales != nullptr) {
+      u.k_scales = a.kv.scales + head * a.kv.n_slots;
+      u.v_scales = a.kv.scales + (a.kv.n_heads_kv + head) * a.kv.n_slots;
+    }
     u.scale = a.scale;
     u.q = static_cast<const float*>(a.q);
     u.o = static_cast<float*>(a.o);

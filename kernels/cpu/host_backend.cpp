@@ -1,5 +1,6 @@
 #include "kernels/cpu/host_backend.hpp"
 
+#include "kernels/e4m3.hpp"
 #include "kernels/uniform.hpp"
 
 namespace banyan::kernels {
@@ -10,6 +11,7 @@ void HostBackend::fill_random(void* dst, DType type, std::int64_t n, std::uint64
     if (type == DType::f32) static_cast<float*>(dst)[i] = x;
     if (type == DType::bf16) static_cast<bf16*>(dst)[i] = to_bf16(x);
     if (type == DType::f16) static_cast<f16*>(dst)[i] = to_f16(x);
+    if (type == DType::f8_e4m3) static_cast<std::uint8_t*>(dst)[i] = e4m3_code(x);
   }
 }
 

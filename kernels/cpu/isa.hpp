@@ -53,6 +53,8 @@ struct AttentionUnit {
   const void* k = nullptr;  // [n_slots, head_dim] of this KV head
   const void* v = nullptr;
   DType kv_type = DType::f32;
+  const float* k_scales = nullptr;  // [n_slots] f8_e4m3 alone
+  const float* v_scales = nullptr;
   float scale = 1.0F;
   const float* q = nullptr;  // [all rows, n_heads_q, head_dim]
   float* o = nullptr;
@@ -71,6 +73,7 @@ struct RopeRows {
   std::int64_t row_begin = 0, row_end = 0, n_heads_q = 0, n_heads_kv = 0, head_dim = 0;
   void* kv = nullptr;
   DType kv_type = DType::f32;
+  float* kv_scales = nullptr;  // [2, n_heads_kv, n_slots] f8_e4m3 alone
   std::int64_t n_slots = 0;
   const float* q_norm = nullptr;  // [head_dim], null: none
   const float* k_norm = nullptr;

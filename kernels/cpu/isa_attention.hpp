@@ -89,10 +89,16 @@ UnitState begin_unit(const AttentionUnit& u) {
   return s;
 }
 
-BANYAN_INLINE Vec widen(const void* base, DType type, std::int64_t index, int n) {
-  if (type == DType::f32) return load_first(static_cast<const float*>(base) + index, n);
+// n elements of a slot's row, from `column` on. scales: of the slots' rows, in f8_e4m3.
+BANYAN_INLINE Vec widen(const AttentionUnit& u, const void* base, const float* scales, std::int64_t slot,
+                        std::int64_t column, int n) {
+  const std::int64_t index = slot * u.head_dim + column;
+  if (u.kv_type == DType::f32) return load_first(static_cast<const float*>(base) + index, n);
+  if (u.kv_type == DType::f8_e4m3) {
+    return mul(widen_e4m3(static_cast<const std::uint8_t*>(base) + index, n), splat(scales[slot]));
+  }
   const std::uint16_t* p = static_cast<const std::uint16_t*>(base) + index;
-  return type == DType::f16 ? widen_f16(p, n) : widen_bf16(p, n);
+  return u.kv_type == DType::f16 ? widen_f16(p, n) : widen_bf16(p, n);
 }
 
 // n pairs of bf16 as lanes of 32 bits; of the last pair only the first half if n_elements is odd.
@@ -133,8 +139,8 @@ void pack_keys(const AttentionUnit& u, const UnitState& s, const std::int64_t* s
       for (int j = 0; j < kWidth; ++j) {
         rows[j] = splat(0.0F);
         if (key + j >= n_keys) continue;
-        const std::int64_t index = slots[key + j] * u.head_dim;
-        rows[j] = s.pairs ? load_pairs(u.k, index + 2 * i, u.head_dim - 2 * i) : widen(u.k, u.kv_type, index + i, n);
+        rows[j] = s.pairs ? load_pairs(u.k, slots[key + j] * u.head_dim + 2 * i, u.head_dim - 2 * i)
+                          : widen(u, u.k, u.k_scales, slots[key + j], i, n);
       }
       store_transposed(rows, s.k_tile + i * kTileKeys + key, kTileKeys, n);
     }
@@ -150,7 +156,7 @@ void pack_values(const AttentionUnit& u, const UnitState& s, const std::int64_t*
       const int n = static_cast<int>(most(0, least(kWidth, u.head_dim - column)));
       const std::int64_t second = key + 1 < n_keys ? slots[key + 1] : -1;
       store(out, s.pairs ? interleave(u.v, u.head_dim, slots[key], second, column, n)
-                         : widen(u.v, u.kv_type, slots[key] * u.head_dim + column, n));
+                         : widen(u, u.v, u.v_scales, slots[key], column, n));
     }
   }
 }
@@ -304,7 +310,7 @@ class TileWalk {
 
 // Private keys come from memory and are used by few rows: asking for them one tile ahead hides the way.
 void prefetch_tile(const AttentionUnit& u, const KeyTile& t) {
-  const std::int64_t row_bytes = u.head_dim * (u.kv_type == DType::f32 ? 4 : 2);
+  const std::int64_t row_bytes = u.head_dim * (u.kv_type == DType::f32 ? 4 : u.kv_type == DType::f8_e4m3 ? 1 : 2);
   const void* const bases[] = {u.k, u.v};
   for (const void* base : bases) {
     for (std::int64_t i = 0; i < t.n_keys; ++i) {

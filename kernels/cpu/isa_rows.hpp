@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/simd.hpp"
+#include "kernels/e4m3.hpp"
 
 namespace banyan::kernels {
 namespace {
@@ -50,6 +51,19 @@ BANYAN_INLINE void store_kv(void* base, DType type, std::int64_t index, Vec v, i
   }
 }
 
+// x [head_dim] -> row `row` of the pool, in f8_e4m3.
+BANYAN_INLINE void store_scaled_row(const RopeRows& a, std::int64_t row, const float* x) {
+  std::uint32_t largest = 0;
+  for (std::int64_t i = 0; i < a.head_dim; ++i) {
+    const std::uint32_t magnitude = e4m3_magnitude(x[i]);
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  const float scale = e4m3_scale(largest), inverse = 1.0F / scale;  // exact
+  std::uint8_t* codes = static_cast<std::uint8_t*>(a.kv) + row * a.head_dim;
+  for (std::int64_t i = 0; i < a.head_dim; ++i) codes[i] = e4m3_code(x[i] * inverse);
+  a.kv_scales[row] = scale;
+}
+
 // Rotates one head of one row and hands each vector of the result to `put(index, vector, n)`.
 template <class Put>
 BANYAN_INLINE void rotate_head(const float* x, const float* cosine, const float* sine, std::int64_t head_dim, Put put) {
@@ -66,7 +80,8 @@ BANYAN_INLINE void rotate_head(const float* x, const float* cosine, const float*
 
 void rope_kv(const RopeRows& a) {
   const std::int64_t d = a.head_dim, n_heads = a.n_heads_q + 2 * a.n_heads_kv;
-  float room[kMaxHeadDim];
+  float room[kMaxHeadDim], turned[kMaxHeadDim];
+  const bool scaled = a.kv_type == DType::f8_e4m3;
   const auto normed = [&](const float* x, const float* w) -> const float* {
     if (w == nullptr) return x;
     rms_norm(x, w, room, 1, d, a.norm_eps);
@@ -83,14 +98,20 @@ void rope_kv(const RopeRows& a) {
     }
     if (a.kv_slots[r] < 0) continue;
     for (std::int64_t h = 0; h < a.n_heads_kv; ++h) {
-      const std::int64_t k = (h * a.n_slots + a.kv_slots[r]) * d;
-      const std::int64_t v_index = ((a.n_heads_kv + h) * a.n_slots + a.kv_slots[r]) * d;
-      rotate_head(normed(x + (a.n_heads_q + h) * d, a.k_norm), cosine, sine, d,
-                  [&](std::int64_t i, Vec v, int n) { store_kv(a.kv, a.kv_type, k + i, v, n); });
+      const std::int64_t k_row = h * a.n_slots + a.kv_slots[r], v_row = k_row + a.n_heads_kv * a.n_slots;
+      rotate_head(normed(x + (a.n_heads_q + h) * d, a.k_norm), cosine, sine, d, [&](std::int64_t i, Vec v, int n) {
+        if (scaled) return store_first(turned + i, v, n);
+        store_kv(a.kv, a.kv_type, k_row * d + i, v, n);
+      });
       const float* value = x + (a.n_heads_q + a.n_heads_kv + h) * d;
+      if (scaled) {
+        store_scaled_row(a, k_row, turned);
+        store_scaled_row(a, v_row, value);
+        continue;
+      }
       for (std::int64_t i = 0; i < d; i += kWidth) {
         const int n = lanes(d - i);
-        store_kv(a.kv, a.kv_type, v_index + i, load_first(value + i, n), n);
+        store_kv(a.kv, a.kv_type, v_row * d + i, load_first(value + i, n), n);
       }
     }
   }

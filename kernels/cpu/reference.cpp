@@ -7,6 +7,7 @@
 
 #include "banyan/lse.hpp"
 #include "kernels/cpu/host_backend.hpp"
+#include "kernels/e4m3.hpp"
 
 namespace banyan::kernels {
 namespace {
@@ -22,15 +23,28 @@ float load(const KvView& kv, std::int64_t i) {
   switch (kv.type) {
     case DType::f32: return static_cast<const float*>(kv.base)[i];
     case DType::bf16: return to_float(static_cast<const bf16*>(kv.base)[i]);
+    case DType::f8_e4m3: return e4m3_value(static_cast<const std::uint8_t*>(kv.base)[i]) * kv.scales[i / kv.head_dim];
     default: return to_float(static_cast<const f16*>(kv.base)[i]);
   }
 }
 
-void store(const KvView& kv, std::int64_t i, float x) {
-  switch (kv.type) {
-    case DType::f32: static_cast<float*>(kv.base)[i] = x; break;
-    case DType::bf16: static_cast<bf16*>(kv.base)[i] = to_bf16(x); break;
-    default: static_cast<f16*>(kv.base)[i] = to_f16(x); break;
+// x [head_dim] -> the row whose first element is `first`.
+void store_row(const KvView& kv, std::int64_t first, const float* x) {
+  float inverse = 1.0F;
+  if (kv.type == DType::f8_e4m3) {
+    std::uint32_t largest = 0;
+    for (std::int64_t i = 0; i < kv.head_dim; ++i) largest = std::max(largest, e4m3_magnitude(x[i]));
+    const float scale = e4m3_scale(largest);
+    kv.scales[first / kv.head_dim] = scale;
+    inverse = 1.0F / scale;  // exact
+  }
+  for (std::int64_t i = 0; i < kv.head_dim; ++i) {
+    switch (kv.type) {
+      case DType::f32: static_cast<float*>(kv.base)[first + i] = x[i]; break;
+      case DType::bf16: static_cast<bf16*>(kv.base)[first + i] = to_bf16(x[i]); break;
+      case DType::f8_e4m3: static_cast<std::uint8_t*>(kv.base)[first + i] = e4m3_code(x[i] * inverse); break;
+      default: static_cast<f16*>(kv.base)[first + i] = to_f16(x[i]); break;
+    }
   }
 }
 
@@ -137,8 +151,7 @@ class ReferenceBackend final : public HostBackend {
         } else if (slot >= 0) {
           assert(slot < a.kv.n_slots);
           const std::int64_t kv_head = (h - a.n_heads_q) % a.kv.n_heads_kv;
-          const std::int64_t base = kv_row(a.kv, is_v ? 1 : 0, kv_head, slot);
-          for (std::int64_t i = 0; i < d; ++i) store(a.kv, base + i, head[static_cast<std::size_t>(i)]);
+          store_row(a.kv, kv_row(a.kv, is_v ? 1 : 0, kv_head, slot), head.data());
         }
       }
     }

@@ -4,12 +4,14 @@
 // load_first and store_first touch n elements. Whole vectors, the usual case, take the plain way: with masked ones the
 // copies of K and V tiles waited for earlier stores 4 KiB apart (attention on private f32 keys took twice as long).
 // max_of returns its second argument when either is NaN; callers put the value whose NaN must live second.
+// widen_e4m3 takes codes of NaN for 480: rows that have one have a scale of NaN (e4m3.hpp).
 // exp2_of: relative error below 1e-7 for x >= -126; exactly 1 at 0, exactly 0 below about -127 and at -inf, NaN at NaN.
 #pragma once
 
 #include <cstdint>
 
 #include "banyan/types.hpp"
+#include "kernels/e4m3.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -59,6 +61,12 @@ BANYAN_INLINE Vec widen_bf16(const std::uint16_t* p, int n) {
 }
 BANYAN_INLINE Vec widen_f16(const std::uint16_t* p, int n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+BANYAN_INLINE Vec widen_e4m3(const std::uint8_t* p, int n) {
+  const __m512i code = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first_lanes(n), p));
+  const __m512i magnitude = _mm512_slli_epi32(_mm512_and_si512(code, _mm512_set1_epi32(0x7f)), 20);
+  const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(code, _mm512_set1_epi32(0x80)), 24);
+  return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_or_si512(magnitude, sign)), _mm512_set1_ps(0x1p120F));
 }
 BANYAN_INLINE void store_f16(std::uint16_t* p, Vec v, int n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -151,6 +159,18 @@ BANYAN_INLINE Vec widen_bf16(const std::uint16_t* p, int n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16bit(p, n)), 16));
 }
 BANYAN_INLINE Vec widen_f16(const std::uint16_t* p, int n) { return _mm256_cvtph_ps(load_16bit(p, n)); }
+BANYAN_INLINE __m128i load_8bit(const std::uint8_t* p, int n) {
+  if (n >= 8) return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  std::uint8_t t[8] = {};
+  for (int i = 0; i < n; ++i) t[i] = p[i];
+  return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(t));
+}
+BANYAN_INLINE Vec widen_e4m3(const std::uint8_t* p, int n) {
+  const __m256i code = _mm256_cvtepu8_epi32(load_8bit(p, n));
+  const __m256i magnitude = _mm256_slli_epi32(_mm256_and_si256(code, _mm256_set1_epi32(0x7f)), 20);
+  const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(code, _mm256_set1_epi32(0x80)), 24);
+  return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(magnitude, sign)), _mm256_set1_ps(0x1p120F));
+}
 BANYAN_INLINE void store_f16(std::uint16_t* p, Vec v, int n) {
   std::uint16_t t[8];
   _mm_storeu_si128(reinterpret_cast<__m128i*>(t), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -246,6 +266,11 @@ BANYAN_INLINE Vec widen_bf16(const std::uint16_t* p, int n) {
 BANYAN_INLINE Vec widen_f16(const std::uint16_t* p, int n) {
   Vec v = splat(0.0F);
   for (int i = 0; i < n && i < 4; ++i) v[i] = to_float(f16{p[i]});
+  return v;
+}
+BANYAN_INLINE Vec widen_e4m3(const std::uint8_t* p, int n) {
+  Vec v = splat(0.0F);
+  for (int i = 0; i < n && i < 4; ++i) v[i] = e4m3_value(p[i]);
   return v;
 }
 BANYAN_INLINE void store_f16(std::uint16_t* p, Vec v, int n) {

@@ -54,7 +54,7 @@ TileAttention::TileAttention(const TensorShape& shape) : shape_(shape) {
     throw Error(ErrorCode::unsupported, "attention on tensor cores",
                 std::to_string(shape.n_heads_q) + " / " + std::to_string(shape.n_heads_kv) + " heads of " +
                     std::to_string(shape.head_dim) + " dims, KV in " + std::string(to_string(shape.kv_type)) +
-                    "; head dims 64, 80, 96, 128, 256 and KV in bf16 or f16 are");
+                    "; head dims 64, 80, 96, 128, 256 and KV in bf16, f16 or f8_e4m3 are");
   }
   int device = 0, n_sms = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
@@ -87,7 +87,12 @@ void TileAttention::launch(const AttentionTensors& t, const DeviceWork& work, co
   p.o = t.o;
   p.lse = t.lse;
   p.k = t.kv.base;
-  p.v = static_cast<const std::byte*>(t.kv.base) + 2 * t.kv.n_heads_kv * t.kv.n_slots * t.kv.head_dim;
+  const std::int64_t n_rows = t.kv.n_heads_kv * t.kv.n_slots;
+  p.v = static_cast<const std::byte*>(t.kv.base) + dtype_bytes(t.kv.type, n_rows * t.kv.head_dim);
+  if (t.kv.type == DType::f8_e4m3) {
+    p.k_scales = t.kv.scales;
+    p.v_scales = t.kv.scales + n_rows;
+  }
   p.n_slots = t.kv.n_slots;
   p.work = work;
   p.partial_o = partials.o;

@@ -4,8 +4,8 @@
 //
 // Two ways to the same result:
 //   generic  one warp per row and query head walks the calls key after key. Any head_dim to 256, any group of heads, KV
-//            in f32, bf16 or f16. Its bits depend on a row's path alone. The oracle of the other, and what runs where
-//            that one does not apply.
+//            in f32, bf16, f16 or f8_e4m3. Its bits depend on a row's path alone. The oracle of the other, and what
+//            runs where that one does not apply.
 //   tiles    tensor cores over the tiles of work_items.hpp, then the merge of partials. Its limits are in supports().
 //            On Hopper many rows take its own matrix instructions, about twice as fast; not in deterministic items.
 //
@@ -52,12 +52,11 @@ void attention_generic(const AttentionTensors& tensors, const DeviceCalls& calls
 
 // --- tiles ---------------------------------------------------------------------------------------------------------
 
-// head_dim 64, 80, 96, 128 or 256; KV in bf16 or f16 (for f16, queries beyond 65,504 become infinite); any group. fp8
-// KV will be one more element type here, with its scales in KvView.
+// head_dim 64, 80, 96, 128 or 256; KV in bf16, f16 (queries beyond 65,504 become infinite) or f8_e4m3; any group.
 bool supports(const TensorShape& shape);
 
 // Of the current device, for WorkOptions: compute capability 9.0, in a build for sm_90a. Shapes without a kernel of
-// this kind (head_dim 80, 96) have its items done by that of wide tiles.
+// this kind (head_dim 80, 96; f8_e4m3) have its items done by that of wide tiles.
 bool has_warpgroup_tiles();
 
 // Scratch memory. Layers that follow each other on one stream share it.

@@ -3,11 +3,14 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <string>
+#include <type_traits>
 
 #include "banyan/error.hpp"
 #include "banyan/lse.hpp"
 #include "kernels/cuda/attention.hpp"
 #include "kernels/cuda/check.hpp"
+#include "kernels/cuda/tile_ops.cuh"
+#include "kernels/e4m3.hpp"
 
 namespace banyan::kernels::cuda {
 namespace {
@@ -15,7 +18,7 @@ namespace {
 constexpr int kMostHeadDim = 256;
 constexpr int kDimsPerLane = kMostHeadDim / 32;  // lane l has dims l, l + 32, …
 constexpr unsigned kWarps = 4;
-constexpr unsigned kAllLanes = 0xffffffffU;
+constexpr unsigned kBlocksPerSm = 6;  // 80 registers; left alone, ptxas takes 56 for f8_e4m3 and spills some
 
 struct Params {
   AttentionTensors t;
@@ -25,14 +28,16 @@ struct Params {
 __device__ float to_f32(float x) { return x; }
 __device__ float to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ float to_f32(__half x) { return __half2float(x); }
+__device__ float to_f32(E4m3 x) { return e4m3_value(x.code); }
 
 // Softmax of one query head of one row, in base e. The same numbers in every lane but for the dims.
 struct RunningSoftmax {
   float maximum = kEmptyLse, sum = 0.0F;
   float q[kDimsPerLane] = {}, o[kDimsPerLane] = {};
 
+  // Scales of the row of the key and of the value: 1 for types without.
   template <class T>
-  __device__ void add(const T* key, const T* value, int d, float scale) {
+  __device__ void add(const T* key, float key_scale, const T* value, float value_scale, int d, float scale) {
     const auto lane = static_cast<int>(threadIdx.x % 32);
     float score = 0.0F;
 #pragma unroll
@@ -42,7 +47,7 @@ struct RunningSoftmax {
     }
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) score += __shfl_xor_sync(kAllLanes, score, distance);
-    score *= scale;
+    score *= scale * key_scale;
     if (score == kEmptyLse) return;  // weight exactly 0
     const float larger = fmaxf(maximum, score);
     const float correction = expf(maximum - larger);  // exp(-inf) = 0 at the first key
@@ -50,7 +55,7 @@ struct RunningSoftmax {
 #pragma unroll
     for (int j = 0; j < kDimsPerLane; ++j) {
       const int i = lane + 32 * j;
-      if (i < d) o[j] = fmaf(p, to_f32(value[i]), o[j] * correction);
+      if (i < d) o[j] = fmaf(p * value_scale, to_f32(value[i]), o[j] * correction);
     }
     sum = fmaf(sum, correction, p);
     maximum = larger;
@@ -64,12 +69,19 @@ __device__ void add_keys(const Params& p, const AttentionCall& call, std::int64_
   const KvView& kv = p.t.kv;
   const T* keys = static_cast<const T*>(kv.base) + kv_head * kv.n_slots * kv.head_dim;
   const T* values = keys + kv.n_heads_kv * kv.n_slots * kv.head_dim;
+  [[maybe_unused]] const float* key_scales = kv.scales + kv_head * kv.n_slots;
+  [[maybe_unused]] const float* value_scales = key_scales + kv.n_heads_kv * kv.n_slots;
   for (std::int64_t r = call.run_begin; n > 0 && r < call.run_end; ++r) {
     const SlotRun run = p.c.runs[r];
     const std::int64_t end = run.first + min(run.n, n);
     n -= run.n;
     for (std::int64_t slot = run.first; slot < end; ++slot) {
-      state.add(keys + slot * kv.head_dim, values + slot * kv.head_dim, static_cast<int>(kv.head_dim), p.t.scale);
+      const T *key = keys + slot * kv.head_dim, *value = values + slot * kv.head_dim;
+      if constexpr (std::is_same_v<T, E4m3>) {
+        state.add(key, key_scales[slot], value, value_scales[slot], static_cast<int>(kv.head_dim), p.t.scale);
+      } else {
+        state.add(key, 1.0F, value, 1.0F, static_cast<int>(kv.head_dim), p.t.scale);
+      }
     }
   }
 }
@@ -93,7 +105,8 @@ __device__ void store(const AttentionTensors& t, std::int64_t row_head, const Ru
 }
 
 template <class T>
-__global__ void __launch_bounds__(32 * kWarps) attention_generic_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(32 * kWarps, kBlocksPerSm)
+    attention_generic_kernel(const __grid_constant__ Params p) {
   const auto d = static_cast<int>(p.t.kv.head_dim), lane = static_cast<int>(threadIdx.x % 32);
   const auto head = static_cast<int>(blockIdx.y * kWarps + threadIdx.x / 32),
              n_heads_q = static_cast<int>(p.t.n_heads_q);
@@ -143,6 +156,7 @@ void attention_generic(const AttentionTensors& tensors, const DeviceCalls& calls
     case DType::f32: return launch<float>({tensors, calls}, stream);
     case DType::bf16: return launch<__nv_bfloat16>({tensors, calls}, stream);
     case DType::f16: return launch<__half>({tensors, calls}, stream);
+    case DType::f8_e4m3: return launch<E4m3>({tensors, calls}, stream);
     default: throw Error(ErrorCode::unsupported, "attention", "KV in " + std::string(to_string(kv.type)) + " on CUDA");
   }
 }

@@ -10,9 +10,14 @@
 // a *part* (16 or 64 keys, or values) of a tile of 64 keys: keys, values, keys, values … A part is awaited, then the
 // part three places ahead is started into the stage that has just become free.
 //
+// Keys in f8_e4m3 stand in the ring as they are stored, with their scales, and are widened to bf16 once for the block,
+// part by part, before they are multiplied: exactly, so that a row has the bits that it has with such keys in bf16.
+//
 // Blocks are persistent: each draws the next item from a counter until there is none, and the last to draw sets the
 // counter back to 0. Which block computes an item changes no bit of it.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/cuda/attention_keys.cuh"
 #include "kernels/cuda/attention_rows.cuh"
@@ -27,9 +32,10 @@ namespace banyan::kernels::cuda {
 //   wide     32 rows per warp, because reading a tile of keys and values from shared memory takes 256 cycles whatever
 //            its rows, and products 410 for 32 rows at the rate of mma.sync, but 205 for 16. 104 KiB: two blocks fit.
 //   256 dims have twice the accumulators per row, so 16 rows per warp in each kind, and eight warps in the widest.
-template <class T, int kDim, TileKind kKindOfTile>
+template <class Stored, int kDim, TileKind kKindOfTile>
 struct Tile {
-  using Type = T;
+  static constexpr bool kIsScaled = std::is_same_v<Stored, E4m3>;
+  using Type = std::conditional_t<kIsScaled, __nv_bfloat16, Stored>;  // that is multiplied
   static constexpr TileKind kKind = kKindOfTile;
   static constexpr int kHeadDim = kDim;
   static constexpr int kRows = static_cast<int>(kTileRows[static_cast<int>(kKind)]);
@@ -48,10 +54,16 @@ struct Tile {
   // A row in shared memory is an odd number of 16-byte vectors: eight rows at the same column fill all banks once.
   static constexpr int kVectors = kHeadDim / 8;
   static constexpr int kRowBytes = (kVectors | 1) * 16;
-  static constexpr int kStageBytes = kPartKeys * kRowBytes;
+  static constexpr int kPartBytes = kPartKeys * kRowBytes;
+  // Keys with scales lie close together: they are read in order.
+  static constexpr int kSlotBytes = kHeadDim * static_cast<int>(sizeof(Stored));
+  static constexpr int kSlotVectors = kSlotBytes / 16;
+  static constexpr int kStageBytes = kIsScaled ? kPartKeys * (kSlotBytes + 4) : kPartBytes;
   static constexpr bool kQueriesInRegisters = kFragments * kHeadDim <= 128;
   static constexpr int kQueryBytes = kQueriesInRegisters ? 0 : kRows * kRowBytes;
-  static constexpr int kSharedBytes = kStages * kStageBytes + kQueryBytes;
+  static constexpr int kRingBytes = kStages * kStageBytes;
+  static constexpr int kWidenedBytes = kIsScaled ? kPartBytes : 0;
+  static constexpr int kSharedBytes = kRingBytes + kWidenedBytes + kQueryBytes;
 
   // What shared memory allows; caps the registers.
   static constexpr int kBlocksPerSm = kHeadDim > 128              ? 1
@@ -63,9 +75,13 @@ struct Tile {
     return kWarps == 1 ? 0 : static_cast<int>(threadIdx.x / 32) * 16 * kFragments;
   }
   static __device__ __forceinline__ int key_place(int key, int vector) { return key * kRowBytes + vector * 16; }
+  static __device__ __forceinline__ int slot_place(int key, int vector) {
+    return kIsScaled ? key * kSlotBytes + vector * 16 : key_place(key, vector);
+  }
+  static __device__ __forceinline__ int scale_place(int key) { return kPartKeys * kSlotBytes + key * 4; }
   static __device__ __forceinline__ int query_place(int row, int vector) { return key_place(row, vector); }
 
-  static_assert(kHeadDim % 16 == 0 && kKeysPerWarp * kVectors % 32 == 0);
+  static_assert(kHeadDim % 16 == 0 && kKeysPerWarp * kVectors % 32 == 0 && kStageBytes % 16 == 0);
 };
 
 // The rows of one warp and their products by mma.sync.
@@ -186,6 +202,19 @@ __device__ __forceinline__ void synchronize_block() {
   }
 }
 
+// A part of keys or values as stored, with their scales, to bf16 as the products read it; by all threads of the block.
+template <class S>
+__device__ __forceinline__ void widen_part(const unsigned char* stored, unsigned char* widened) {
+  static_assert(S::kPartKeys * S::kVectors % S::kThreads == 0);
+#pragma unroll 4
+  for (int j = 0; j < S::kPartKeys * S::kVectors / S::kThreads; ++j) {
+    const int i = j * S::kThreads + static_cast<int>(threadIdx.x), key = i / S::kVectors, vector = i % S::kVectors;
+    const uint2 codes = reinterpret_cast<const uint2*>(stored)[i];
+    const float scale = *reinterpret_cast<const float*>(stored + S::scale_place(key));
+    *reinterpret_cast<uint4*>(widened + S::key_place(key, vector)) = widen_codes(codes, scale);
+  }
+}
+
 template <class S>
 __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem& item, int kv_head,
                                              unsigned char* shared) {
@@ -196,7 +225,7 @@ __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem
     stream.start(i % (2 * S::kParts));
     commit_copies();
   }
-  WarpRows<S> rows(p, item, kv_head, shared + S::kStages * S::kStageBytes);
+  WarpRows<S> rows(p, item, kv_head, shared + S::kRingBytes + S::kWidenedBytes);
 
   const int n_tiles = (item.n_keys + S::kTileKeys - 1) / S::kTileKeys;
   int stage = 0;
@@ -208,7 +237,12 @@ __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem
       synchronize_block<S>();
       stream.start((i + S::kStages - 1) % (2 * S::kParts));
       commit_copies();
-      const std::uint32_t part = ring + stage * S::kStageBytes;
+      std::uint32_t part = ring + stage * S::kStageBytes;
+      if constexpr (S::kIsScaled) {
+        widen_part<S>(shared + stage * S::kStageBytes, shared + S::kRingBytes);
+        synchronize_block<S>();
+        part = ring + S::kRingBytes;
+      }
       stage = (stage + 1) % S::kStages;
       if (!sees) continue;
       if (i < S::kParts) rows.add_scores(i, part);

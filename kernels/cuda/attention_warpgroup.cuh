@@ -41,6 +41,8 @@ struct WarpgroupTile {
   static constexpr int kCopyWarps = kGroupThreads / 32;
   static constexpr int kKeysPerWarp = kPartKeys / kCopyWarps;
   static constexpr int kVectors = kHeadDim / 8;
+  static constexpr int kSlotBytes = kHeadDim * 2, kSlotVectors = kVectors;
+  static constexpr bool kIsScaled = false;
 
   // Keys, values and queries stand in panels of 64 dims (warpgroup_ops.cuh).
   static constexpr int kKeyPanelBytes = kPartKeys * kPanelRowBytes;
@@ -57,6 +59,7 @@ struct WarpgroupTile {
   static __device__ __forceinline__ int key_place(int key, int vector) {
     return vector / 8 * kKeyPanelBytes + panel_place(key, vector % 8);
   }
+  static __device__ __forceinline__ int slot_place(int key, int vector) { return key_place(key, vector); }
   // Of the key n_keys below, for the keys that KeyStream asks it of: the first of a warp's, and multiples.
   static __device__ __forceinline__ std::uint32_t key_place_below(std::uint32_t place, int n_keys) {
     return panel_place_below(place, n_keys);

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/check.hpp"
 #include "kernels/cuda/fill.hpp"
+#include "kernels/e4m3.hpp"
 #include "kernels/uniform.hpp"
 
 namespace banyan::kernels::cuda {
@@ -16,6 +17,11 @@ constexpr std::int64_t kMostBlocks = 132 * 16;
 unsigned n_blocks(std::int64_t n) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((n + kThreads - 1) / kThreads, 1, kMostBlocks));
 }
+
+struct Code {
+  __device__ explicit Code(float x) : code(e4m3_code(x)) {}
+  std::uint8_t code;
+};
 
 template <class T>
 __global__ void fill_kernel(T* dst, std::int64_t n, std::uint64_t seed, float bound) {
@@ -41,6 +47,7 @@ void fill_uniform(void* dst, DType type, std::int64_t n, std::uint64_t seed, flo
   switch (type) {
     case DType::f32: fill_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<float*>(dst), n, seed, bound); break;
     case DType::f16: fill_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<__half*>(dst), n, seed, bound); break;
+    case DType::f8_e4m3: fill_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<Code*>(dst), n, seed, bound); break;
     default: fill_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<__nv_bfloat16*>(dst), n, seed, bound); break;
   }
   check_launch("fill_uniform");

@@ -8,7 +8,7 @@
 
 namespace banyan::kernels::cuda {
 
-// dst [n] of f32, bf16 or f16: uniform_element(seed, i, bound), rounded (kernels/uniform.hpp).
+// dst [n] of f32, bf16, f16 or f8_e4m3: uniform_element(seed, i, bound), rounded (kernels/uniform.hpp).
 void fill_uniform(void* dst, DType type, std::int64_t n, std::uint64_t seed, float bound, cudaStream_t stream);
 
 // y [n_rows, n_out] of f32 or bf16 += bias [n_out] f32, in every row.

@@ -1,6 +1,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/row_vectors.cuh"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/e4m3.hpp"
 
 namespace banyan::kernels::cuda {
 namespace {
@@ -41,12 +42,25 @@ __device__ void store(T* p, const float (&x)[kWidth]) {
   }
 }
 
+template <int kWidth>
+__device__ void store_codes(std::uint8_t* p, const float (&x)[kWidth]) {
+  if constexpr (kWidth == kVector) {
+    std::uint32_t codes[2] = {};
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) codes[j / 4] |= std::uint32_t{e4m3_code(x[j])} << (8 * (j % 4));
+    *reinterpret_cast<uint2*>(p) = make_uint2(codes[0], codes[1]);
+  } else {
+    *p = e4m3_code(x[0]);
+  }
+}
+
 // Rounded to the pool's type. A new type of KV has its case here, and in the attention kernels.
 template <int kWidth>
 __device__ void store_kv(const KvView& kv, std::int64_t i, const float (&x)[kWidth]) {
   switch (kv.type) {
     case DType::bf16: store(static_cast<__nv_bfloat16*>(kv.base) + i, x); break;
     case DType::f16: store(static_cast<__half*>(kv.base) + i, x); break;
+    case DType::f8_e4m3: store_codes(static_cast<std::uint8_t*>(kv.base) + i, x); break;
     default: store(static_cast<float*>(kv.base) + i, x); break;
   }
 }
@@ -91,6 +105,34 @@ __device__ void normalize(float (&low)[kPairs][kWidth], float (&high)[kPairs][kW
   }
 }
 
+// Divides a head that is stored by its scale, which it returns. All lanes of the warp come along for the largest
+// element.
+template <int kWidth, int kPairs>
+__device__ float divide_by_scale(float (&low)[kPairs][kWidth], float (&high)[kPairs][kWidth], int n_lanes,
+                                 bool is_stored) {
+  std::uint32_t largest = 0;  // lanes and pairs beyond the head have zeros
+#pragma unroll
+  for (int k = 0; k < kPairs; ++k) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      largest = max(largest, max(e4m3_magnitude(low[k][j]), e4m3_magnitude(high[k][j])));
+    }
+  }
+  for (int distance = n_lanes / 2; distance > 0; distance /= 2) {
+    largest = max(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
+  }
+  const float scale = e4m3_scale(largest), inverse = is_stored ? 1.0F / scale : 1.0F;  // exact
+#pragma unroll
+  for (int k = 0; k < kPairs; ++k) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      low[k][j] *= inverse;
+      high[k][j] *= inverse;
+    }
+  }
+  return scale;
+}
+
 template <int kWidth, int kPairs>
 __global__ void __launch_bounds__(kRowThreads)
     rope_kv_kernel(const __grid_constant__ RopeKv a, const HeadLayout<kWidth, kPairs> layout) {
@@ -128,25 +170,32 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
       for (int k = 0; k < kPairs; ++k) {
         const int i = lane + k * layout.n_lanes;
-        if (head >= n_heads || i >= layout.n_pairs) continue;
-        if ((is_q || is_k) && i < layout.n_turning) {
+        if (head >= n_heads || i >= layout.n_turning || !(is_q || is_k)) continue;
 #pragma unroll
-          for (int j = 0; j < kWidth; ++j) {
-            const float2 turn = angles[i * kWidth + j];
-            const float x = low[k][j], y = high[k][j];
-            low[k][j] = x * turn.x - y * turn.y;
-            high[k][j] = y * turn.x + x * turn.y;
-          }
+        for (int j = 0; j < kWidth; ++j) {
+          const float2 turn = angles[i * kWidth + j];
+          const float x = low[k][j], y = high[k][j];
+          low[k][j] = x * turn.x - y * turn.y;
+          high[k][j] = y * turn.x + x * turn.y;
         }
+      }
+      const std::int64_t kv_row = (head - n_heads_q) * a.kv.n_slots + slot;  // K heads, then V heads: as in the pool
+      if (a.kv.type == DType::f8_e4m3) {
+        const bool is_stored = !is_q && head < n_heads && slot >= 0;
+        const float scale = divide_by_scale(low, high, layout.n_lanes, is_stored);
+        if (is_stored && lane == 0) a.kv.scales[kv_row] = scale;
+      }
+#pragma unroll
+      for (int k = 0; k < kPairs; ++k) {
+        const int i = lane + k * layout.n_lanes;
+        if (head >= n_heads || i >= layout.n_pairs) continue;
         if (is_q) {
           auto* to = reinterpret_cast<__nv_bfloat16*>(a.q) + (row * n_heads_q + head) * d;
           store(to + layout.first(i), low[k]);
           store(to + layout.second(i), high[k]);
         } else if (slot >= 0) {
-          const std::int64_t kv_head = head - n_heads_q;  // K heads, then V heads: as they lie in the pool
-          const std::int64_t to = (kv_head * a.kv.n_slots + slot) * d;
-          store_kv(a.kv, to + layout.first(i), low[k]);
-          store_kv(a.kv, to + layout.second(i), high[k]);
+          store_kv(a.kv, kv_row * d + layout.first(i), low[k]);
+          store_kv(a.kv, kv_row * d + layout.second(i), high[k]);
         }
       }
     }
@@ -177,7 +226,7 @@ void rope_kv(const RopeKv& a, cudaStream_t stream) {
     throw Error(ErrorCode::unsupported, "rope_kv",
                 std::to_string(a.n_rotary) + " rotated dims of " + std::to_string(d) + "; an even number is needed");
   }
-  if (a.kv.type != DType::bf16 && a.kv.type != DType::f16 && a.kv.type != DType::f32) {
+  if (a.kv.type != DType::bf16 && a.kv.type != DType::f16 && a.kv.type != DType::f32 && a.kv.type != DType::f8_e4m3) {
     throw Error(ErrorCode::unsupported, "rope_kv", "KV in " + std::string(to_string(a.kv.type)));
   }
   if (a.n_rows == 0) return;

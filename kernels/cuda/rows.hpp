@@ -48,7 +48,7 @@ struct RopeKv {
   const float* k_norm = nullptr;
   float norm_eps = 0.0F;
   std::int64_t n_rows = 0, n_heads_q = 0;
-  KvView kv;  // bf16, f16 or f32; head_dim even, at most 256
+  KvView kv;  // bf16, f16, f32 or f8_e4m3; head_dim even, at most 256
 };
 void rope_kv(const RopeKv& args, cudaStream_t stream);
 
@@ -64,8 +64,8 @@ constexpr double silu_mul_bytes(std::int64_t n_rows, std::int64_t dim) {
 }
 inline double rope_kv_bytes(const RopeKv& a) {
   const auto n_read = static_cast<double>(a.n_heads_q + 2 * a.kv.n_heads_kv), n_q = static_cast<double>(a.n_heads_q);
-  const double n_kv_bytes = static_cast<double>(dtype_bytes(a.kv.type, 2 * a.kv.n_heads_kv));
-  return static_cast<double>(a.n_rows * a.kv.head_dim) * (2 * n_read + 2 * n_q + n_kv_bytes);
+  const auto n_kv_bytes = static_cast<double>(2 * a.kv.n_heads_kv * kv_row_bytes(a.kv.type, a.kv.head_dim));
+  return static_cast<double>(a.n_rows) * (static_cast<double>(a.kv.head_dim) * (2 * n_read + 2 * n_q) + n_kv_bytes);
 }
 
 }  // namespace banyan::kernels::cuda

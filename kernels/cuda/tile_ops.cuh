@@ -31,6 +31,11 @@ __device__ __forceinline__ void copy_async(std::uint32_t dst, const void* src, b
   const int n_bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(n_bytes));
 }
+// The same of 4 bytes.
+__device__ __forceinline__ void copy_async_4(std::uint32_t dst, const void* src, bool valid) {
+  const int n_bytes = valid ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"(src), "r"(n_bytes));
+}
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until at most kPending of the groups committed by this thread are under way.
 template <int kPending>
@@ -95,6 +100,36 @@ struct Element<__half> {
     return pack(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000U));
   }
 };
+
+// --- fp8
+// -----------------------------------------------------------------------------------------------------------
+
+// A code of e4m3.hpp: how keys and values are stored, never multiplied.
+struct E4m3 {
+  std::uint8_t code;
+};
+
+// x y of pairs of bf16, rounded to nearest; subnormal numbers are kept.
+__device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t x, std::uint32_t y) {
+  std::uint32_t r;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(0x80008000U));  // minus zero changes nothing
+  return r;
+}
+
+// Eight codes times the scale of their row, a power of two, as pairs of bf16: exact. A code's bits in the place of a
+// bf16's give an exponent that is 120 too small, for subnormals too. (Codes of NaN count as 480: their scale is NaN.)
+__device__ __forceinline__ uint4 widen_codes(uint2 codes, float scale) {
+  const std::uint32_t scales = __byte_perm(__float_as_uint(scale), 0, 0x3232);
+  std::uint32_t pairs[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t high_bytes = __byte_perm(i < 2 ? codes.x : codes.y, 0, i % 2 == 0 ? 0x1404 : 0x3424);
+    const std::uint32_t shifted = (high_bytes & 0x7f007f00U) >> 4 | (high_bytes & 0x80008000U);
+    constexpr std::uint32_t kTwoTo120 = 0x7b807b80U;
+    pairs[i] = multiply_pairs(multiply_pairs(shifted, kTwoTo120), scales);
+  }
+  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
 
 // --- results
 // -----------------------------------------------------------------------------------------------------------

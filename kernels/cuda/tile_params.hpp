@@ -14,6 +14,8 @@ struct TileParams {
   float* lse;
   const void* k;  // of one layer: [n_heads_kv, n_slots, head_dim]
   const void* v;
+  const float* k_scales;  // [n_heads_kv, n_slots], of f8_e4m3
+  const float* v_scales;
   std::int64_t n_slots;
   DeviceWork work;
   float* partial_o;

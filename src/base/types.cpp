@@ -14,13 +14,14 @@ struct DTypeInfo {
 };
 // In the order of the enumeration.
 constexpr std::array kDTypes{
-    DTypeInfo{DType::f32, "f32", 1, 4},       DTypeInfo{DType::f16, "f16", 1, 2},
-    DTypeInfo{DType::bf16, "bf16", 1, 2},     DTypeInfo{DType::q8_0, "q8_0", 32, 34},
-    DTypeInfo{DType::q4_0, "q4_0", 32, 18},   DTypeInfo{DType::q4_1, "q4_1", 32, 20},
-    DTypeInfo{DType::q5_0, "q5_0", 32, 22},   DTypeInfo{DType::q5_1, "q5_1", 32, 24},
-    DTypeInfo{DType::q2_k, "q2_k", 256, 84},  DTypeInfo{DType::q3_k, "q3_k", 256, 110},
-    DTypeInfo{DType::q4_k, "q4_k", 256, 144}, DTypeInfo{DType::q5_k, "q5_k", 256, 176},
-    DTypeInfo{DType::q6_k, "q6_k", 256, 210}, DTypeInfo{DType::iq4_nl, "iq4_nl", 32, 18},
+    DTypeInfo{DType::f32, "f32", 1, 4},         DTypeInfo{DType::f16, "f16", 1, 2},
+    DTypeInfo{DType::bf16, "bf16", 1, 2},       DTypeInfo{DType::q8_0, "q8_0", 32, 34},
+    DTypeInfo{DType::q4_0, "q4_0", 32, 18},     DTypeInfo{DType::q4_1, "q4_1", 32, 20},
+    DTypeInfo{DType::q5_0, "q5_0", 32, 22},     DTypeInfo{DType::q5_1, "q5_1", 32, 24},
+    DTypeInfo{DType::q2_k, "q2_k", 256, 84},    DTypeInfo{DType::q3_k, "q3_k", 256, 110},
+    DTypeInfo{DType::q4_k, "q4_k", 256, 144},   DTypeInfo{DType::q5_k, "q5_k", 256, 176},
+    DTypeInfo{DType::q6_k, "q6_k", 256, 210},   DTypeInfo{DType::iq4_nl, "iq4_nl", 32, 18},
+    DTypeInfo{DType::f8_e4m3, "f8_e4m3", 1, 1},
 };
 
 const DTypeInfo& info(DType type) { return kDTypes[static_cast<std::size_t>(type)]; }
@@ -30,6 +31,7 @@ const DTypeInfo& info(DType type) { return kDTypes[static_cast<std::size_t>(type
 std::string_view to_string(DType type) { return info(type).name; }
 
 DType dtype_from_string(std::string_view name) {
+  if (name == "fp8" || name == "fp8_e4m3") return DType::f8_e4m3;  // as vLLM calls it
   std::string known;
   for (const auto& t : kDTypes) {
     if (t.name == name) return t.type;

@@ -152,8 +152,8 @@ void ModelFlags::add(CLI::App& app) {
   app.add_option("--compute", compute, "What weights are multiplied in")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->capture_default_str();
-  app.add_option("--kv-type", kv_type, "Type of stored keys and values; auto: as --compute")
-      ->check(CLI::IsMember({"auto", "f32", "bf16", "f16"}))
+  app.add_option("--kv-type", kv_type, "Type of stored keys and values; auto: as --compute; fp8: f8_e4m3")
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "f16", "f8_e4m3", "fp8", "fp8_e4m3"}))
       ->capture_default_str();
   app.add_option("--kv-budget", kv_budget,
                  "Memory for keys and values, e.g. 2GiB; auto: a part of what is free, or less")

@@ -34,8 +34,8 @@ struct ShapeFlags {
     app.add_option("--head-dim", head_dim, "Elements of one head")
         ->transform(whole_number(1, 1024))
         ->capture_default_str();
-    app.add_option("--kv-type", kv_type, "f32, bf16 or f16")
-        ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+    app.add_option("--kv-type", kv_type, "f32, bf16, f16 or f8_e4m3 (fp8)")
+        ->check(CLI::IsMember({"f32", "bf16", "f16", "f8_e4m3", "fp8", "fp8_e4m3"}))
         ->capture_default_str();
   }
   AttentionShape shape() const {

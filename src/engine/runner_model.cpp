@@ -131,9 +131,6 @@ std::int64_t kv_bytes_per_token(const ModelConfig& config, DType kv_type) {
 }
 
 std::unique_ptr<StepRunner> make_runner(std::shared_ptr<const Model> model, const RunnerOptions& options) {
-  if (options.kv_type != DType::f32 && options.kv_type != DType::bf16 && options.kv_type != DType::f16) {
-    throw Error(ErrorCode::unsupported, "kv_type", std::string(to_string(options.kv_type)) + "; known: f32, bf16, f16");
-  }
   if (options.n_kv_slots < 1) {
     throw Error(ErrorCode::usage, "n_kv_slots", std::to_string(options.n_kv_slots) + " must be at least 1");
   }

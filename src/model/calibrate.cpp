@@ -35,7 +35,8 @@ class Workload {
       : backend_(backend),
         q_(backend, backend.activation_type(), n_rows * shape.n_heads_q * shape.head_dim, 1),
         o_(backend, backend.activation_type(), n_rows * shape.n_heads_q * shape.head_dim, 2),
-        kv_(backend, kv_type, 2 * shape.n_heads_kv * (n_shared + n_rows * n_private) * shape.head_dim, 3) {
+        kv_(backend, kv_type, 2 * shape.n_heads_kv * (n_shared + n_rows * n_private) * shape.head_dim, 3),
+        scales_(backend, DType::f32, 2 * shape.n_heads_kv * (n_shared + n_rows * n_private), 4) {
     if (n_shared > 0) add_call(0, n_shared, 0, 0, n_rows);
     for (std::int64_t r = 0; r < n_rows && n_private > 0; ++r) {
       add_call(n_shared + r * n_private, n_private, n_shared, r, r + 1);
@@ -44,7 +45,8 @@ class Workload {
     args_ = {.q = q_.data(),
              .o = o_.data(),
              .n_heads_q = shape.n_heads_q,
-             .kv = {kv_.data(), kv_type, n_shared + n_rows * n_private, shape.n_heads_kv, shape.head_dim},
+             .kv = {kv_.data(), kv_type, n_shared + n_rows * n_private, shape.n_heads_kv, shape.head_dim,
+                    kv_type == DType::f8_e4m3 ? static_cast<float*>(scales_.data()) : nullptr},
              .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim))};
   }
   // Of one layer's attention, where a step has many: the arrays of the step are given once.
@@ -79,7 +81,7 @@ class Workload {
   }
 
   kernels::Backend& backend_;
-  RandomTensor q_, o_, kv_;
+  RandomTensor q_, o_, kv_, scales_;
   std::vector<std::int32_t> positions_;
   std::vector<SlotRun> runs_;
   std::vector<AttentionCall> calls_;

@@ -16,32 +16,38 @@ KvStore::KvStore(kernels::Backend& backend, const ModelConfig& config, DType typ
       n_layers_(config.n_layers),
       n_heads_kv_(config.n_heads_kv),
       head_dim_(config.head_dim) {
-  if (type != DType::f32 && type != DType::f16 && type != DType::bf16) {
-    throw Error(ErrorCode::usage, "kv type", fmt::format("{} is not f32, f16 or bf16", to_string(type)));
-  }
   if (n_slots < 1) throw Error(ErrorCode::usage, "KV slots", fmt::format("{} is not positive", n_slots));
-  layer_bytes_ = checked_mul(bytes_per_token(config, type) / n_layers_, n_slots, "KV bytes of a layer");
+  check_type(type);
+  layer_bytes_ = kernels::kv_layer_bytes(type, n_slots, n_heads_kv_, head_dim_);
   base_ = backend_.allocate(checked_mul(layer_bytes_, n_layers_, "KV bytes"));
 }
 
 KvStore::~KvStore() { backend_.release(base_); }
 
 kernels::KvView KvStore::layer(std::int64_t i) const {
-  return {.base = static_cast<std::byte*>(base_) + i * layer_bytes_,
-          .type = type_,
-          .n_slots = n_slots_,
-          .n_heads_kv = n_heads_kv_,
-          .head_dim = head_dim_};
+  return kernels::kv_layer(static_cast<std::byte*>(base_) + i * layer_bytes_, type_, n_slots_, n_heads_kv_, head_dim_);
 }
 
 void KvStore::fill_randomly() {
   for (std::int64_t i = 0; i < n_layers_; ++i) {
-    backend_.fill_random(layer(i).base, type_, 2 * n_heads_kv_ * n_slots_ * head_dim_, static_cast<std::uint64_t>(i));
+    const kernels::KvView view = layer(i);
+    const std::int64_t n_rows = 2 * n_heads_kv_ * n_slots_;
+    const auto seed = static_cast<std::uint64_t>(i);
+    backend_.fill_random(view.base, type_, n_rows * head_dim_, seed);
+    if (view.scales != nullptr) backend_.fill_random(view.scales, DType::f32, n_rows, seed);
+  }
+}
+
+void KvStore::check_type(DType type) {
+  if (type != DType::f32 && type != DType::bf16 && type != DType::f16 && type != DType::f8_e4m3) {
+    throw Error(ErrorCode::unsupported, "kv_type",
+                fmt::format("{}; known: f32, bf16, f16, f8_e4m3 (fp8)", to_string(type)));
   }
 }
 
 std::int64_t KvStore::bytes_per_token(const ModelConfig& config, DType type) {
-  return dtype_bytes(type, 2 * config.n_layers * config.n_heads_kv * config.head_dim);
+  check_type(type);
+  return 2 * config.n_layers * config.n_heads_kv * kernels::kv_row_bytes(type, config.head_dim);
 }
 
 namespace {

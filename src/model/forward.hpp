@@ -13,7 +13,7 @@ namespace banyan {
 // The bytes behind a KvPool: all layers, one KV type. Slot numbers are the pool's.
 class KvStore {
  public:
-  // Throws Error{out_of_memory} with the sizes.
+  // Throws Error{out_of_memory} with the sizes, Error{unsupported} for a type that no kernel has.
   KvStore(kernels::Backend& backend, const ModelConfig& config, DType type, std::int64_t n_slots);
   ~KvStore();
   KvStore(const KvStore&) = delete;
@@ -22,9 +22,11 @@ class KvStore {
   kernels::KvView layer(std::int64_t i) const;
   void fill_randomly();  // benches only
   DType type() const { return type_; }
-  static std::int64_t bytes_per_token(const ModelConfig& config, DType type);
+  static std::int64_t bytes_per_token(const ModelConfig& config, DType type);  // throws Error{unsupported}, too
 
  private:
+  static void check_type(DType type);
+
   kernels::Backend& backend_;
   DType type_;
   std::int64_t n_slots_, n_layers_, n_heads_kv_, head_dim_, layer_bytes_;

@@ -228,7 +228,8 @@ void quantize(DType type, const float* src, std::int64_t n, std::byte* dst) {
     case DType::q2_k:
     case DType::q3_k:
     case DType::q5_k:
-    case DType::iq4_nl: assert(false && "can_quantize() says no");
+    case DType::iq4_nl:
+    case DType::f8_e4m3: assert(false && "can_quantize() says no");
   }
 }
 

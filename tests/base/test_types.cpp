@@ -42,4 +42,6 @@ TEST_CASE("sizes: overflow and negative operands are typed errors with the value
   CHECK(dtype_bytes(DType::q4_1, 64) == 40);
   CHECK_THROWS_AS(dtype_bytes(DType::q8_0, 33), Error);
   CHECK_THROWS_WITH(dtype_from_string("q9"), doctest::Contains("q4_1"));
+  for (const char* name : {"f8_e4m3", "fp8", "fp8_e4m3"}) CHECK(dtype_from_string(name) == DType::f8_e4m3);
+  CHECK(to_string(DType::f8_e4m3) == "f8_e4m3");
 }

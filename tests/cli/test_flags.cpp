@@ -58,6 +58,7 @@ TEST_CASE("bad flags are usage errors that name the flag and the value") {
   check_refused(generate({"--compute", "f64"}), 2, {"--compute", "f64"});
   check_refused(generate({"--kv-type", "int3"}), 2, {"--kv-type", "int3"});
   check_refused(generate({"--kv-budget", "1"}), 2, {"--kv-budget", "1", "256 bytes"});
+  check_refused(generate({"--kv-type", "fp8", "--kv-budget", "1"}), 2, {"--kv-budget", "1", "96 bytes"});
   check_refused(generate({"--kv-budget", "lots"}), 2, {"--kv-budget", "'lots'", "GiB"});
   check_refused(generate({"--stop", ""}), 2, {"--stop"});
   check_refused(generate({"--tree", "tree.png"}), 2, {"--tree", "tree.png", ".html"});

@@ -29,10 +29,12 @@ struct Bits {
 
 #ifdef BANYAN_TEST_CUDA
 constexpr Device kDevice = Device::cuda;
-const std::vector<std::pair<Compute, DType>> kTypes{{Compute::bf16, DType::bf16}, {Compute::bf16, DType::f16}};
+const std::vector<std::pair<Compute, DType>> kTypes{
+    {Compute::bf16, DType::bf16}, {Compute::bf16, DType::f16}, {Compute::bf16, DType::f8_e4m3}};
 #else
 constexpr Device kDevice = Device::cpu;
-const std::vector<std::pair<Compute, DType>> kTypes{{Compute::f32, DType::f32}, {Compute::bf16, DType::bf16}};
+const std::vector<std::pair<Compute, DType>> kTypes{
+    {Compute::f32, DType::f32}, {Compute::bf16, DType::bf16}, {Compute::f32, DType::f8_e4m3}};
 #endif
 
 struct Setting {

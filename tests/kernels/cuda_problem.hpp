@@ -59,6 +59,7 @@ struct Problem {
   std::vector<std::byte> kv;
   Calls calls;
   float scale = 0.25F;
+  std::vector<float> kv_scales;  // of f8_e4m3
 
   std::int64_t n_rows() const { return std::ssize(positions); }
 };
@@ -70,8 +71,8 @@ struct Result {
 };
 
 inline Problem problem_of(const Forest& f, const Calls& calls) {
-  Problem p{f.q,  f.positions, f.shape.n_heads_q, f.shape.n_heads_kv, f.shape.head_dim, f.n_slots, f.shape.type,
-            f.kv, calls,       f.scale()};
+  Problem p{f.q,   f.positions, f.shape.n_heads_q, f.shape.n_heads_kv, f.shape.head_dim, f.n_slots, f.shape.type, f.kv,
+            calls, f.scale(),   f.scales};
   return p;
 }
 
@@ -94,6 +95,7 @@ class ProblemOnDevice {
         runs_(p.calls.runs),
         calls_(p.calls.calls),
         tickets_(std::vector<std::uint32_t>(kTileKinds, 0)),
+        kv_scales_(p.kv_scales),
         kv_(kv == nullptr ? own_kv_.data() : kv) {}
 
   Result generic() const {
@@ -134,7 +136,7 @@ class ProblemOnDevice {
                        .lse = lse.data(),
                        .n_rows = p_.n_rows(),
                        .n_heads_q = p_.n_heads_q,
-                       .kv = {kv_, p_.type, p_.n_slots, p_.n_heads_kv, p_.head_dim},
+                       .kv = {kv_, p_.type, p_.n_slots, p_.n_heads_kv, p_.head_dim, kv_scales_.data()},
                        .scale = p_.scale};
     launch(t, r);
     t.o = o_bf16.data();
@@ -154,6 +156,7 @@ class ProblemOnDevice {
   DeviceArray<SlotRun> runs_;
   DeviceArray<AttentionCall> calls_;
   DeviceArray<std::uint32_t> tickets_;
+  DeviceArray<float> kv_scales_;
   std::byte* kv_;
 };
 

@@ -13,6 +13,7 @@
 #include "banyan/attention_types.hpp"
 #include "banyan/types.hpp"
 #include "kernels/ops.hpp"
+#include "tests/kernels/e4m3_oracle.hpp"
 
 namespace banyan::kernels {
 
@@ -108,7 +109,8 @@ class Forest {
     a.o = r.o.data();
     a.lse = r.lse.data();
     a.n_heads_q = shape.n_heads_q;
-    a.kv = {const_cast<std::byte*>(kv.data()), shape.type, n_slots, shape.n_heads_kv, shape.head_dim};
+    a.kv = {const_cast<std::byte*>(kv.data()), shape.type, n_slots, shape.n_heads_kv, shape.head_dim,
+            const_cast<float*>(scales.data())};
     a.scale = scale();
     return a;
   }
@@ -152,6 +154,9 @@ class Forest {
     const std::int64_t j = ((which * shape.n_heads_kv + head) * n_slots + slot) * shape.head_dim + i;
     if (shape.type == DType::f32) return reinterpret_cast<const float*>(kv.data())[j];
     if (shape.type == DType::bf16) return to_float(reinterpret_cast<const bf16*>(kv.data())[j]);
+    if (shape.type == DType::f8_e4m3) {
+      return e4m3_oracle_value(std::to_integer<std::uint8_t>(kv[at(j)])) * double{scales[at(j / shape.head_dim)]};
+    }
     return to_float(reinterpret_cast<const f16*>(kv.data())[j]);
   }
 
@@ -174,6 +179,31 @@ class Forest {
   std::vector<std::int64_t> row_nodes;
   std::int64_t n_slots = 0;
   std::vector<std::byte> kv;
+  std::vector<float> scales;  // [2, n_heads_kv, n_slots] of f8_e4m3
+
+  // Every finite code among the values of a forest in f8_e4m3.
+  void scatter_codes(std::mt19937& rng) {
+    std::uniform_int_distribution<int> code(0, 253);
+    for (auto i = std::ssize(kv) / 2; i < std::ssize(kv); ++i) {
+      const int c = code(rng);
+      kv[at(i)] = static_cast<std::byte>(c < 127 ? c : c + 1);
+    }
+  }
+
+  // The same forest, with keys and values of the same numbers in another type that has them.
+  Forest with_type(DType type) const {
+    Forest f = *this;
+    f.shape.type = type;
+    f.scales.clear();
+    const std::int64_t n = 2 * shape.n_heads_kv * n_slots * shape.head_dim;
+    f.kv.assign(at(dtype_bytes(type, n)), std::byte{});
+    const std::int64_t plane = n_slots * shape.head_dim;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t which = i / plane / shape.n_heads_kv, head = i / plane % shape.n_heads_kv;
+      f.store(i, static_cast<float>(element(which, head, i % plane / shape.head_dim, i % shape.head_dim)));
+    }
+    return f;
+  }
 
  private:
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -234,12 +264,27 @@ class Forest {
     for (float& x : q) x = normal(rng) * shape.deviation;
     const std::int64_t n = 2 * shape.n_heads_kv * n_slots * shape.head_dim;
     kv.resize(at(dtype_bytes(shape.type, n)));
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float x = normal(rng);
-      if (shape.type == DType::f32) reinterpret_cast<float*>(kv.data())[i] = x;
-      if (shape.type == DType::bf16) reinterpret_cast<bf16*>(kv.data())[i] = to_bf16(x);
-      if (shape.type == DType::f16) reinterpret_cast<f16*>(kv.data())[i] = to_f16(x);
+    std::vector<float> row(at(shape.head_dim));
+    for (std::int64_t i = 0; i < n; i += shape.head_dim) {
+      float largest = 0;
+      for (float& x : row) {
+        x = normal(rng);
+        largest = std::max(largest, std::fabs(x));
+      }
+      if (shape.type == DType::f8_e4m3) {
+        const auto scale = static_cast<float>(e4m3_oracle_scale(double{largest}));
+        scales.push_back(scale);
+        for (float& x : row) x /= scale;
+      }
+      for (std::int64_t j = 0; j < shape.head_dim; ++j) store(i + j, row[at(j)]);
     }
+  }
+
+  void store(std::int64_t i, float x) {
+    if (shape.type == DType::f32) reinterpret_cast<float*>(kv.data())[i] = x;
+    if (shape.type == DType::bf16) reinterpret_cast<bf16*>(kv.data())[i] = to_bf16(x);
+    if (shape.type == DType::f16) reinterpret_cast<f16*>(kv.data())[i] = to_f16(x);
+    if (shape.type == DType::f8_e4m3) kv[at(i)] = std::byte{e4m3_oracle_code(double{x})};
   }
 
   void add_call(Calls& c, std::int64_t i, std::int64_t begin, std::int64_t end, std::int64_t row_begin,

@@ -41,8 +41,8 @@ Errors errors(const AttentionResult& got, const Forest::Oracle& right) {
 
 // Elements of q, k and v are normal(0, 1), scores have deviation `query deviation`.
 //
-// f32 arithmetic (f32 and f16 KV, and bf16 KV where there is no bf16 dot product): a score is a chain of head_dim
-// products of relative error 2^-24, so it is off by some 1e-6 times its deviation; p and o are off by as much
+// f32 arithmetic (KV in f32, f16 and f8_e4m3, and in bf16 where there is no bf16 dot product): a score is a chain of
+// head_dim products of relative error 2^-24, so it is off by some 1e-6 times its deviation; p and o are off by as much
 // relatively, and o is an average of values up to 5.
 //
 // bf16 dot products (bf16 KV): queries are rounded by up to 2^-8 relatively, 0.0016 in the root mean square, so a score
@@ -122,7 +122,7 @@ AttentionResult run(Backend& backend, KvView kv, const std::vector<float>& q, st
 TEST_CASE(
     "attention equals the double-precision path softmax on random ragged forests, and its bits the path's alone") {
   std::uint32_t seed = 10;
-  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f8_e4m3}) {
     for (const std::int64_t d : {8, 16, 64, 80, 128, 256}) {
       check_shape({.n_nodes = 10, .longest_node = 90, .n_heads_q = 4, .n_heads_kv = 2, .head_dim = d, .type = type},
                   ++seed);
@@ -139,6 +139,45 @@ TEST_CASE("attention: groups of 1 to 16 heads, odd head dims, deep trees, moving
               4);
   check_shape({.n_nodes = 20, .longest_node = 200, .head_dim = 64, .type = DType::bf16, .deviation = 4.0F}, 5);
   check_shape({.n_nodes = 20, .longest_node = 200, .head_dim = 64, .deviation = 30.0F}, 6);
+  check_shape(
+      {.n_nodes = 40, .longest_node = 30, .n_heads_q = 9, .n_heads_kv = 3, .head_dim = 25, .type = DType::f8_e4m3}, 7);
+}
+
+TEST_CASE("attention over f8_e4m3 has the bits of attention over the same numbers in f32") {
+  std::uint32_t seed = 50;
+  for (const std::int64_t d : {9, 64, 80}) {
+    std::mt19937 rng(++seed);
+    Forest f8({.n_nodes = 12, .longest_node = 120, .head_dim = d, .type = DType::f8_e4m3}, rng);
+    f8.scatter_codes(rng);
+    const Forest f32 = f8.with_type(DType::f32);
+    const Calls calls = f8.by_node();
+    for (const auto& backend : all_backends(2)) {
+      CAPTURE(backend->describe());
+      CAPTURE(d);
+      CHECK(same_bits(f8.run(*backend, calls), f32.run(*backend, calls)));
+    }
+  }
+}
+
+TEST_CASE("attention: a key whose scale is NaN reaches the rows that see it, and no other") {
+  std::mt19937 rng(61);
+  Forest f({.n_nodes = 10, .head_dim = 64, .type = DType::f8_e4m3}, rng);
+  const std::int64_t slot = f.path_slots(f.row_nodes.back(), 0, f.positions.back() + 1).back();
+  f.scales[static_cast<std::size_t>(slot)] = NAN;  // of K, KV head 0
+  const std::int64_t width = f.shape.n_heads_q * f.shape.head_dim, group = f.shape.n_heads_q / f.shape.n_heads_kv;
+  for (const auto& backend : all_backends(2)) {
+    CAPTURE(backend->describe());
+    const AttentionResult got = f.run(*backend, f.by_node());
+    for (std::int64_t r = 0; r < f.n_rows(); ++r) {
+      const auto slots =
+          f.path_slots(f.row_nodes[static_cast<std::size_t>(r)], 0, f.positions[static_cast<std::size_t>(r)] + 1);
+      const bool sees = std::ranges::find(slots, slot) != slots.end();
+      for (std::int64_t h = 0; h < f.shape.n_heads_q; ++h) {
+        const float o = got.o[static_cast<std::size_t>(r * width + h * f.shape.head_dim)];
+        CHECK(std::isnan(o) == (sees && h < group));
+      }
+    }
+  }
 }
 
 TEST_CASE("BL-01: calls that see no key change nothing, bit for bit, and no call at all is the empty set") {

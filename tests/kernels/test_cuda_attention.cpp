@@ -52,12 +52,13 @@ Errors errors(const AttentionResult& got, const Forest::Oracle& right) {
 // O are off by as much as scores are, relatively, and |V| is up to 5. LSE is off by what scores are.
 //
 // Tiles: scores as above (products of 16-bit numbers are exact, sums f32, the tensor cores' own sums somewhat coarser).
-// Weights are rounded to the KV type, with u = 2^-8 (bf16) or 2^-11 (f16): O is off by at most u sum p |v| <= u 5, and
+// Weights are rounded to the type that is multiplied, with u = 2^-8 (bf16; KV in f8_e4m3 is widened to it, exactly) or
+// 2^-11 (f16): O is off by at most u sum p |v| <= u 5, and
 // in the root mean square by u / sqrt(3) or less. Weights are summed before they are rounded, so LSE is as exact as
 // the scores.
 Errors tolerance(DType type, double deviation, bool tiles) {
   if (!tiles) return {2e-5 * deviation, 2e-6 * deviation, 1e-5 * deviation};
-  const double u = type == DType::bf16 ? 0x1p-8 : 0x1p-11;
+  const double u = type == DType::f16 ? 0x1p-11 : 0x1p-8;
   return {5 * u + 5e-5 * deviation, u / std::sqrt(3.0) + 5e-6 * deviation, 3e-5 * deviation};
 }
 
@@ -155,7 +156,7 @@ void for_each_kernel(const Problem& p, const Check& check_one) {
 TEST_CASE("CUDA attention equals the double-precision path softmax: each head dim and KV type") {
   std::uint32_t seed = 100;
   for (const std::int64_t d : {64, 80, 96, 128, 256}) {
-    for (const DType type : {DType::bf16, DType::f16}) {
+    for (const DType type : {DType::bf16, DType::f16, DType::f8_e4m3}) {
       check_shape({.n_nodes = 40, .longest_node = 90, .n_heads_q = 8, .n_heads_kv = 2, .head_dim = d, .type = type},
                   ++seed);
       check_shape({.n_nodes = 5, .longest_node = 1500, .n_heads_q = 2, .n_heads_kv = 1, .head_dim = d, .type = type},
@@ -179,6 +180,27 @@ TEST_CASE("CUDA attention: groups of 1 to 16 heads and beyond, odd head dims, mo
   }
   check_shape({.n_nodes = 20, .longest_node = 300, .head_dim = 128, .type = DType::bf16, .deviation = 4.0F}, ++seed);
   check_shape({.n_nodes = 20, .longest_node = 300, .head_dim = 128, .type = DType::f16, .deviation = 30.0F}, ++seed);
+}
+
+TEST_CASE("CUDA attention over f8_e4m3 has the bits of attention over the same numbers in bf16") {
+  std::uint32_t seed = 500;
+  for (const std::int64_t d : {64, 80, 96, 128, 256}) {
+    for (const std::int64_t group : {1, 4, 16}) {  // narrow, middle and wide tiles
+      std::mt19937 rng(++seed);
+      Forest f8 = rounded_forest(
+          {.n_nodes = 25, .longest_node = 300, .n_heads_q = 2 * group, .head_dim = d, .type = DType::f8_e4m3}, rng);
+      f8.scatter_codes(rng);
+      const Forest in_bf16 = f8.with_type(DType::bf16);
+      const Calls calls = f8.by_node();
+      const Problem a = problem_of(f8, calls), b = problem_of(in_bf16, calls);
+      const ProblemOnDevice on_a(a), on_b(b);
+      CAPTURE(d);
+      CAPTURE(group);
+      CHECK(same_bits(on_a.generic(), on_b.generic()));
+      CHECK(same_bits(on_a.tiles(false, 132, false), on_b.tiles(false, 132, false)));
+      CHECK(same_bits(on_a.tiles(true), on_b.tiles(true)));
+    }
+  }
 }
 
 TEST_CASE("CUDA attention: units of deterministic mode that many calls share") {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <doctest/doctest.h>
+#include <map>
 
 #include "kernels/cuda/rows.hpp"
 #include "tests/kernels/backends.hpp"
@@ -197,6 +198,7 @@ void check_rope(const RopeCase& c, std::mt19937& rng) {
   const DeviceArray<std::int64_t> on_slots(slots);
   const DeviceArray<float> on_freq(inv_freq), on_q_norm(q_norm), on_k_norm(k_norm);
   const DeviceArray<std::byte> kv(dtype_bytes(c.type, 2 * c.n_heads_kv * n_slots * d));
+  const DeviceArray<float> on_scales(2 * c.n_heads_kv * n_slots);
   rope_kv({.qkv = on_qkv.data(),
            .q = on_q.data(),
            .positions = on_positions.data(),
@@ -209,19 +211,25 @@ void check_rope(const RopeCase& c, std::mt19937& rng) {
            .norm_eps = 1e-6F,
            .n_rows = c.n_rows,
            .n_heads_q = c.n_heads_q,
-           .kv = {kv.data(), c.type, n_slots, c.n_heads_kv, d}},
+           .kv = {kv.data(), c.type, n_slots, c.n_heads_kv, d, on_scales.data()}},
           nullptr);
   const auto q = to_floats(on_q.download());
   const auto stored = kv.download();
+  const auto scales = on_scales.download();
   const auto kv_value = [&](std::int64_t i) {
     if (c.type == DType::f32) return reinterpret_cast<const float*>(stored.data())[i];
     if (c.type == DType::bf16) return to_float(reinterpret_cast<const bf16*>(stored.data())[i]);
+    if (c.type == DType::f8_e4m3) {
+      return static_cast<float>(e4m3_oracle_value(std::to_integer<std::uint8_t>(stored[at(i)]))) * scales[at(i / d)];
+    }
     return to_float(reinterpret_cast<const f16*>(stored.data())[i]);
   };
-  const double kv_rounding = c.type == DType::f32 ? 0.0 : c.type == DType::bf16 ? kBf16Rounding : 0x1p-11;
+  const std::map<DType, double> kv_rounding{
+      {DType::f32, 0.0}, {DType::bf16, kBf16Rounding}, {DType::f16, 0x1p-11}, {DType::f8_e4m3, 0x1p-4}};
 
   // Angles in double have no error to speak of; sin and cos in f32 of an angle up to pi are off by 2e-7 or so.
   Worst of_q{"rope q", 1.0, 1e-5}, of_kv{"rope kv", 1.0, 1e-5};
+  if (c.type == DType::f8_e4m3) of_kv.bound = 10 * 0x1p-17;  // small elements of rows whose largest is 10 or so
   std::int64_t n_touched = 0, n_stored = 0;
   for (std::int64_t r = 0; r < c.n_rows; ++r) {
     for (std::int64_t h = 0; h < n_heads; ++h) {
@@ -245,7 +253,8 @@ void check_rope(const RopeCase& c, std::mt19937& rng) {
       for (std::int64_t i = 0; i < d; ++i) {
         if (is_q) of_q.take(q[at((r * c.n_heads_q + h) * d + i)], right[at(i)]);
         if (is_q || slots[at(r)] < 0) continue;
-        of_kv.take(kv_value(((h - c.n_heads_q) * n_slots + slots[at(r)]) * d + i), right[at(i)], kv_rounding);
+        of_kv.take(kv_value(((h - c.n_heads_q) * n_slots + slots[at(r)]) * d + i), right[at(i)],
+                   kv_rounding.at(c.type));
         ++n_stored;
       }
     }
@@ -260,7 +269,7 @@ void check_rope(const RopeCase& c, std::mt19937& rng) {
 
 TEST_CASE("CUDA rope_kv: q/k norm, rotation and KV store equal their definition; -1 stores nothing") {
   std::mt19937 rng(4);
-  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f8_e4m3}) {
     for (const std::int64_t d : {8, 16, 64, 80, 96, 128, 256}) {
       check_rope({d, 6, 2, d, type, false, false}, rng);
       check_rope({d, 3, 3, d, type, true, true}, rng);

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstring>
 #include <doctest/doctest.h>
+#include <map>
 
 #include "tests/count_allocations.hpp"
 #include "tests/kernels/backends.hpp"
@@ -89,7 +90,7 @@ TEST_CASE("silu_mul equals its definition in double precision, also far out; eac
 
 TEST_CASE("rope_kv rotates q and k, leaves v, stores both at their slots in the KV type, and nothing at slot -1") {
   std::mt19937 rng(3);
-  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f8_e4m3}) {
     for (const std::int64_t d : {8, 64, 80}) {
       constexpr std::int64_t n_rows = 70, n_heads_q = 6, n_heads_kv = 2, n_slots = 90;
       const std::int64_t width = (n_heads_q + 2 * n_heads_kv) * d;
@@ -109,11 +110,15 @@ TEST_CASE("rope_kv rotates q and k, leaves v, stores both at their slots in the 
         const std::int64_t n_kv = 2 * n_heads_kv * n_slots * d;
         std::vector<std::byte> kv(at(dtype_bytes(type, n_kv)), std::byte{0x11});
         const std::vector<std::byte> untouched = kv;
-        std::vector<float> q(at(n_rows * n_heads_q * d));
+        std::vector<float> q(at(n_rows * n_heads_q * d)), scales(at(2 * n_heads_kv * n_slots));
         const float magnitude = 1.25F;
         backend->begin_step({.n_rows = n_rows, .positions = positions, .kv_slots = slots});
-        backend->rope_kv(
-            {qkv.data(), q.data(), inv_freq.data(), magnitude, n_heads_q, {kv.data(), type, n_slots, n_heads_kv, d}});
+        backend->rope_kv({qkv.data(),
+                          q.data(),
+                          inv_freq.data(),
+                          magnitude,
+                          n_heads_q,
+                          {kv.data(), type, n_slots, n_heads_kv, d, scales.data()}});
         const auto rotated = [&](std::int64_t r, std::int64_t head, std::int64_t i) {
           const float* x = qkv.data() + r * width + head * d;
           const std::int64_t half = d / 2, j = i % half;
@@ -136,6 +141,10 @@ TEST_CASE("rope_kv rotates q and k, leaves v, stores both at their slots in the 
               if (type == DType::f32) stored = reinterpret_cast<const float*>(kv.data())[j];
               if (type == DType::bf16) stored = to_float(reinterpret_cast<const bf16*>(kv.data())[j]);
               if (type == DType::f16) stored = to_float(reinterpret_cast<const f16*>(kv.data())[j]);
+              if (type == DType::f8_e4m3) {
+                stored =
+                    static_cast<float>(e4m3_oracle_value(std::to_integer<std::uint8_t>(kv[at(j)]))) * scales[at(j / d)];
+              }
               const double right =
                   h < n_heads_kv ? rotated(r, n_heads_q + h, i) : qkv[at(r * width + (n_heads_q + h) * d + i)];
               worst_kv = std::max(worst_kv, std::fabs(stored - right) / (1.0 + std::fabs(right)));
@@ -144,8 +153,10 @@ TEST_CASE("rope_kv rotates q and k, leaves v, stores both at their slots in the 
           }
         }
         CHECK(worst_q < 2e-6);
-        // Half a unit in the last place, relatively: 2^-8 for bf16, 2^-11 for f16.
-        CHECK(worst_kv < (type == DType::f32 ? 2e-6 : type == DType::bf16 ? 0x1p-8 : 0x1p-11));
+        // Half a unit in the last place, relatively: 2^-8 for bf16, 2^-11 for f16, 2^-4 for f8_e4m3.
+        const std::map<DType, double> most{
+            {DType::f32, 2e-6}, {DType::bf16, 0x1p-8}, {DType::f16, 0x1p-11}, {DType::f8_e4m3, 0x1p-4}};
+        CHECK(worst_kv < most.at(type));
         std::int64_t n_same = 0;
         const std::int64_t element = dtype_bytes(type, 1);
         for (std::int64_t j = 0; j < n_kv; ++j) {

@@ -46,10 +46,11 @@ TEST_CASE("cuda: the tiny model gives the CPU's logits, in every KV type, determ
   for (const bool deterministic : {false, true}) {
     const auto model = Model::load(kTinyGguf, {.device = Device::cuda, .deterministic = deterministic});
     CHECK(model->compute() == Compute::bf16);
-    for (const DType kv_type : {DType::bf16, DType::f16, DType::f32}) {
+    for (const DType kv_type : {DType::bf16, DType::f16, DType::f32, DType::f8_e4m3}) {
       const auto got = flat_logits(model, prompt, kv_type);
-      // 8-bit mantissas of weights and activations, two layers, logits of about 10; as the CPU's own bf16 test.
-      CHECK(max_difference(got, right) <= 1.0F);
+      // 8-bit mantissas of weights and activations, two layers, logits of about 10; as the CPU's own bf16 test. Keys
+      // and values of four bits move them as much as in the CPU's own test of those.
+      CHECK(max_difference(got, right) <= (kv_type == DType::f8_e4m3 ? 5.0F : 1.0F));
       CHECK(flat_logits(model, prompt, kv_type) == got);
     }
   }
@@ -66,6 +67,8 @@ TEST_CASE("cuda: SmolLM2 against the CPU in f32: divergence and agreement over a
   const std::vector<TokenId> ids = cpu->tokenizer()->encode(text, {});
   const auto vocab_size = static_cast<std::size_t>(cpu->config().vocab_size);
   const auto right = flat_logits(cpu, ids), got = flat_logits(cuda, ids, DType::bf16);
+  const Agreement in_f8 = compare(right, flat_logits(cuda, ids, DType::f8_e4m3), vocab_size);
+  MESSAGE("KV in f8_e4m3: KL " << in_f8.kl << " nats per token, top-1 agreement " << in_f8.top_1);
   const Agreement a = compare(right, got, vocab_size);
   MESSAGE(ids.size() << " tokens: KL " << a.kl << " nats per token, top-1 agreement " << a.top_1);
   // bf16 weights and activations through 30 layers; the CPU's own bf16 has a KL of a few 1e-3 as well.

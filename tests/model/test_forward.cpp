@@ -40,12 +40,17 @@ TEST_CASE("forward: greedy continuation, one row a step, equals the float64 scri
   CHECK(greedy(load_oracle(kTinyGguf), golden.prompt, n).ids == golden.greedy);
 }
 
-TEST_CASE("forward: KV in f16 and bf16 stays near f32") {
+TEST_CASE("forward: KV in f16, bf16 and f8_e4m3 stays near f32; other types are refused by name") {
   const Golden golden = tiny_golden();
   const auto model = load_oracle(kTinyGguf);
-  // Rounding of K and V to 11 and 8 bits moves logits of size 10 by about 1e-2 and 1e-1.
+  // Rounding of K and V to 11, 8 and 4 bits moves logits of size 10 by about 1e-2, 1e-1 and 1.
   CHECK(max_difference(flat_logits(model, golden.prompt, DType::f16), golden.logits) <= 0.05F);
   CHECK(max_difference(flat_logits(model, golden.prompt, DType::bf16), golden.logits) <= 0.5F);
+  CHECK(max_difference(flat_logits(model, golden.prompt, DType::f8_e4m3), golden.logits) <= 4.0F);
+  CHECK_THROWS_WITH_AS(Forward(model, DType::q8_0, 16), doctest::Contains("q8_0"), Error);
+  // K and V of two layers and two heads: eight rows of eight elements, and a scale each.
+  CHECK(KvStore::bytes_per_token(model->config(), DType::bf16) == 8 * 8 * 2);
+  CHECK(KvStore::bytes_per_token(model->config(), DType::f8_e4m3) == 8 * (8 + 4));
 }
 
 TEST_CASE("forward: the CPU backend, plain and fast, gives the float64 script's logits") {
