@@ -213,18 +213,17 @@ TEST_CASE("SIGINT: exit 130, whole lines, and --resume goes on; a line has the f
   const Run r(4, 500);
   for (const std::string devices : {"cpu", "cpu,cpu"}) {
     CAPTURE(devices);
-    std::multiset<Key> before;
-    Process p(Start{.args = r.args("out.jsonl", {"--max-batch", "8", "--devices", devices})});
-    while (p.running() && r.folder.read("out.jsonl").empty()) std::this_thread::yield();
+    const std::string name = devices + ".jsonl";
+    Process p(Start{.args = r.args(name, {"--max-batch", "8", "--devices", devices})});
+    while (p.running() && r.folder.read(name).empty()) std::this_thread::yield();
     p.kill(SIGINT);
     CHECK(p.wait().code == 130);
-    before = keys(r.folder.read("out.jsonl"));
-    CHECK(before.size() < r.all_keys().size());
-    CHECK(json::parse(r.folder.read("out.run.json"))["n_generated"] > 0);
+    CHECK(keys(r.folder.read(name)).size() < r.all_keys().size());
+    CHECK(json::parse(r.folder.read(devices + ".run.json"))["n_generated"] > 0);
   }
-  CHECK(run(r.args("out.jsonl", {"--resume", "--devices", "cpu,cpu"})).code == 0);
-  CHECK(keys(r.folder.read("out.jsonl")) == r.all_keys());
-  const json line = json::parse(sorted_lines(r.folder.read("out.jsonl"))[0]);
+  CHECK(run(r.args("cpu.jsonl", {"--resume", "--devices", "cpu,cpu"})).code == 0);
+  CHECK(keys(r.folder.read("cpu.jsonl")) == r.all_keys());
+  const json line = json::parse(sorted_lines(r.folder.read("cpu.jsonl"))[0]);
   for (const char* key : {"task_id", "sample_id", "completion", "text", "n_tokens", "finish_reason",
                           "cumulative_logprob", "seed", "model", "version", "sampler"}) {
     CAPTURE(key);
