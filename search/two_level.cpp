@@ -20,7 +20,8 @@ std::vector<std::pair<std::uint64_t, std::int64_t>> runs_of(const std::vector<st
 
 Task<TwoLevelResult> two_level(Session& session, std::vector<TwoLevelProblem> problems, TwoLevelOptions options) {
   TwoLevelResult result;
-  if (!options.root.empty()) result.root = session.insert(options.root, {}, options.parse_special);
+  result.root = options.below;
+  if (!result.root && !options.root.empty()) result.root = session.insert(options.root, {}, options.parse_special);
 
   std::vector<Task<std::vector<Thought>>> draws;
   std::vector<std::size_t> problem_of;  // of each draw
@@ -31,10 +32,12 @@ Task<TwoLevelResult> two_level(Session& session, std::vector<TwoLevelProblem> pr
       result.n_failed += thought.error ? 1 : 0;
       if (options.on_sample) options.on_sample(p, thought);
     };
-    Node node;
+    Node node = problem.node;
     try {
-      node = result.root ? session.extend(result.root, problem.text, options.parse_special)
-                         : session.insert(problem.text, {}, options.parse_special);
+      if (!node) {
+        node = result.root ? session.extend(result.root, problem.text, options.parse_special)
+                           : session.insert(problem.text, {}, options.parse_special);
+      }
     } catch (const Error& e) {  // the text has no tokens: this problem's samples fail, the others go on
       for (const std::uint64_t sample : problem.samples) {
         Thought failed;

@@ -1,5 +1,7 @@
 // banyan code sample | eval | merge: APPS-style sampling and scoring, generation and evaluation apart.
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <iostream>
@@ -16,6 +18,7 @@
 #include "banyan/search/two_level.hpp"
 #include "banyan/tree_view.hpp"
 #include "cli/common.hpp"
+#include "cli/shard.hpp"
 
 namespace banyan::cli {
 namespace {
@@ -57,14 +60,18 @@ struct CodeSample {
   SampleOptions options;
   code::PromptStyle prompt_style = code::PromptStyle::apps;
   std::string model_name;
-  std::int64_t n_failed = 0, n_done = 0;
+  std::atomic<std::int64_t> n_failed = 0, n_done = 0;
+  std::vector<search::TwoLevelResult> drawn;  // with --tree: keeps its nodes
   Clock::time_point begin;
 
   int run();
   void take_recorded_seed();
-  void keep_shard();
-  search::TwoLevelOptions make_options(const Model& loaded, code::JsonLinesWriter& writer);
+  void keep_shard(const Shard& own);
+  search::TwoLevelOptions make_options() const;
   std::vector<search::TwoLevelProblem> make_problems(const Model& loaded, std::string& root, std::int64_t& n_total);
+  void draw_all(const ModelGroup& group, const std::vector<search::TwoLevelProblem>& list, const std::string& root,
+                std::int64_t n_total, code::JsonLinesWriter& writer);
+  Task<> draw(Session& session, std::vector<search::TwoLevelProblem> part, search::TwoLevelOptions two_level);
   void write(code::JsonLinesWriter& writer, std::size_t problem, const Thought& thought);
   void show_progress(const LaneStats& stats, std::int64_t n_total) const;
   void write_run_file(const LaneStats& stats, double load_s) const;
@@ -81,14 +88,9 @@ void CodeSample::take_recorded_seed() {
 }
 
 // Keeps every n-th problem, from the i-th on, of "i/n".
-void CodeSample::keep_shard() {
-  std::size_t i = 0, n = 0;
-  char rest = 0;
-  if (std::sscanf(shard.c_str(), "%zu/%zu%c", &i, &n, &rest) != 2 || i < 1 || i > n) {
-    throw Error(ErrorCode::usage, "--shard", fmt::format("'{}' is not i/n with 1 <= i <= n", shard));
-  }
+void CodeSample::keep_shard(const Shard& own) {
   std::vector<code::CodeProblem> mine;
-  for (std::size_t p = i - 1; p < set.problems.size(); p += n) mine.push_back(std::move(set.problems[p]));
+  for (std::size_t p = own.index - 1; p < set.problems.size(); p += own.n) mine.push_back(std::move(set.problems[p]));
   set.problems = std::move(mine);
 }
 
@@ -139,7 +141,7 @@ void CodeSample::show_progress(const LaneStats& s, std::int64_t n_total) const {
   const double seconds = seconds_since(begin);
   const double left = n_done > 0 ? seconds / static_cast<double>(n_done) * static_cast<double>(n_total - n_done) : 0;
   progress(fmt::format(
-      "samples {}/{} · {:.0f} tokens/s · {} decoding · KV {:.0f} % · ETA {:.0f} s", n_done, n_total,
+      "samples {}/{} · {:.0f} tokens/s · {} decoding · KV {:.0f} % · ETA {:.0f} s", n_done.load(), n_total,
       static_cast<double>(s.n_generated) / seconds, s.n_active,
       100.0 * static_cast<double>(s.kv_slots_used) / static_cast<double>(std::max<std::int64_t>(1, s.kv_slots_total)),
       left));
@@ -177,64 +179,116 @@ void CodeSample::write_run_file(const LaneStats& s, double load_s) const {
   code::write_file_atomically(path, now.dump(1) + "\n");
 }
 
-search::TwoLevelOptions CodeSample::make_options(const Model& loaded, code::JsonLinesWriter& writer) {
+search::TwoLevelOptions CodeSample::make_options() const {
   search::TwoLevelOptions o;
   o.sample = options;
   o.sample.n_logprobs = -1;
   for (const auto& stop : code::stop_strings(prompt_style)) o.sample.stop.push_back(stop);
   o.parse_special = prompt_style == code::PromptStyle::chat;
   o.keep_nodes = !tree.empty();
-  o.on_sample = [this, &writer](std::size_t p, const Thought& t) { write(writer, p, t); };
-  model_name = loaded.config().name;
   return o;
+}
+
+Task<> CodeSample::draw(Session& session, std::vector<search::TwoLevelProblem> part,
+                        search::TwoLevelOptions two_level) {
+  auto result = co_await search::two_level(session, std::move(part), std::move(two_level));
+  if (!tree.empty()) drawn.push_back(std::move(result));  // of one session
+}
+
+// The node of a problem; an empty one where its text cannot be stored, for the search to say so of every sample.
+Node store(Session& session, const Node& root, const std::string& text, bool parse_special) {
+  try {
+    return root ? session.extend(root, text, parse_special) : session.insert(text, {}, parse_special);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void CodeSample::draw_all(const ModelGroup& group, const std::vector<search::TwoLevelProblem>& list,
+                          const std::string& root, std::int64_t n_total, code::JsonLinesWriter& writer) {
+  SessionGroup& sessions = *group.sessions;
+  const auto two_level = make_options();
+  // What a session keeps stored between two parts.
+  struct Stored {
+    Node root, problem;
+    std::size_t item = 0;  // whose node `problem` is
+  };
+  std::vector<Stored> stored(sessions.size());
+  GroupWork work;
+  for (const auto& problem : list) work.n_samples.push_back(std::ssize(problem.samples));
+  work.n_held = model.max_batch;
+  work.on_progress = [&](const LaneStats& stats) {
+    show_progress(stats, n_total);
+    return !interrupted();
+  };
+  work.start = [&](std::size_t member, Session& session, WorkPart part) {
+    const auto& whole = list[part.item];
+    auto mine = two_level;
+    mine.on_sample = [this, &sessions, &writer, member, p = part.item](std::size_t, const Thought& t) {
+      if (t.error && t.error->code() == ErrorCode::device) return sessions.retire(member, *t.error);
+      write(writer, p, t);
+    };
+    Stored& s = stored[member];
+    if (!root.empty() && !s.root) s.root = session.insert(root, {}, mine.parse_special);
+    if (s.item != part.item || !s.problem) s.problem = store(session, s.root, whole.text, mine.parse_special);
+    s.item = part.item;
+    mine.below = s.root;
+    search::TwoLevelProblem problem{whole.id, whole.text, {}, s.problem};
+    problem.samples.assign(whole.samples.begin() + part.begin, whole.samples.begin() + part.end);
+    return draw(session, {std::move(problem)}, std::move(mine));
+  };
+  begin = Clock::now();
+  sessions.run(work);
+  end_progress();
 }
 
 int CodeSample::run() {
   catch_interrupts();
   check_tree_path(tree);
+  if (!tree.empty()) model.check_one_forest("--tree");
+  const Shard own = parse_shard(shard, [](const char* name) { return std::getenv(name); });
+  if (shard == "auto") {
+    out = shard_path(out, own);
+    log(fmt::format("shard {}/{}, to {}", own.index, own.n, out));
+  }
   take_recorded_seed();
   options = sample.options();
   code::extract_mode(extract);
   set = problems.load(/*with_tests=*/false);
-  keep_shard();
+  keep_shard(own);
   const bool all_humaneval = !set.problems.empty() && set.problems[0].kind == code::ProblemKind::humaneval;
   prompt_style = code::prompt_style(style != "auto" ? style : all_humaneval ? "humaneval" : "apps");
   const auto load_begin = Clock::now();
-  const auto loaded = model.load();
-  if (!loaded->tokenizer()) throw Error(ErrorCode::bad_file, model.path, "holds no tokenizer");
+  const ModelGroup group = model.open([this](const Model& m) {
+    const std::int64_t longest = options.max_tokens < 0 ? m.config().max_positions : options.max_tokens;
+    return std::max<std::int64_t>(m.config().max_positions, 4096) + (longest + 1024) * model.max_batch;
+  });
+  const Model& loaded = *group.models[0];
+  if (!loaded.tokenizer()) throw Error(ErrorCode::bad_file, model.path, "holds no tokenizer");
   const double load_s = seconds_since(load_begin);
+  model_name = loaded.config().name;
 
   std::string root;
   std::int64_t n_total = 0;
-  auto list = make_problems(*loaded, root, n_total);
+  const auto list = make_problems(loaded, root, n_total);
   make_parent(out);
   code::JsonLinesWriter writer(out, resume);
-  auto two_level_options = make_options(*loaded, writer);
-  two_level_options.root = root;
-
-  Session session;
-  const std::int64_t longest = options.max_tokens < 0 ? loaded->config().max_positions : options.max_tokens;
-  model.add_lane(session, loaded,
-                 std::max<std::int64_t>(loaded->config().max_positions, 4096) + (longest + 1024) * model.max_batch);
-  begin = Clock::now();
-  auto job = session.start(search::two_level(session, std::move(list), std::move(two_level_options)));
-  while (!interrupted() && session.step()) show_progress(session.stats(), n_total);
-  end_progress();
-  const LaneStats s = session.stats();
+  draw_all(group, list, root, n_total, writer);
+  const LaneStats s = group.sessions->stats();
   write_run_file(s, load_s);
   const double seconds = seconds_since(begin);
   log(fmt::format(
       "{} samples of {} problems in {:.1f} s · {} tokens, {:.0f}/s · prompt tokens computed {}, saved {} · "
       "attention read {:.3g} GB, unshared it would be {:.3g} GB",
-      n_done, set.problems.size(), seconds, s.n_generated, static_cast<double>(s.n_generated) / seconds,
+      n_done.load(), set.problems.size(), seconds, s.n_generated, static_cast<double>(s.n_generated) / seconds,
       s.n_prefill_computed, s.n_prefill_saved, s.attention_bytes_shared / 1e9, s.attention_bytes_unshared / 1e9));
   if (interrupted()) {
     log("interrupted: what is complete is written; --resume goes on");
     return kInterrupted;
   }
-  const auto result = job.result();
-  if (!tree.empty()) write_tree_view(session.tree(), loaded->tokenizer().get(), tree);
-  return n_failed > 0 || !set.errors.empty() ? kFailedItems : kDone;
+  const bool any_retired = group.report_retired();
+  if (!tree.empty()) write_tree_view(group.sessions->session(0).tree(), loaded.tokenizer().get(), tree);
+  return any_retired || n_failed > 0 || !set.errors.empty() ? kFailedItems : kDone;
 }
 
 // --- code eval -----------------------------------------------------------------------------------------------------
@@ -337,7 +391,10 @@ Command add_code_sample(CLI::App& app) {
   app.add_option("--extract", c->extract, "How the program is taken out of the text")
       ->check(CLI::IsMember({"auto", "raw", "fence"}))
       ->capture_default_str();
-  app.add_option("--shard", c->shard, "i/n: only every n-th problem, from the i-th on")->capture_default_str();
+  app.add_option("--shard", c->shard,
+                 "i/n: only every n-th problem, from the i-th on. auto: by what Slurm or Open MPI say; --out then has "
+                 "i-of-n in its name")
+      ->capture_default_str();
   app.add_option("--tree", c->tree, "Draw the tree: NAME.html, NAME.dot or NAME.json");
   app.add_flag("--resume", c->resume, "Go on with what is in --out");
   app.footer(

@@ -2,12 +2,15 @@
 
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
+#include <mutex>
 #include <random>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <thread>
 #include <unistd.h>  // isatty
 
 namespace banyan::cli {
@@ -30,26 +33,34 @@ std::string version() { return BANYAN_VERSION; }
 // --- logs ----------------------------------------------------------------------------------------------------------
 
 namespace {
+std::mutex stderr_mutex;         // guards what follows, and the terminal
 std::size_t progress_width = 0;  // of the line that stands on the terminal
-}
 
-void end_progress() {
+void wipe_progress() {
   if (progress_width > 0) fmt::print(stderr, "\r{:{}}\r", "", progress_width);
   progress_width = 0;
 }
+}  // namespace
+
+void end_progress() {
+  const std::lock_guard lock(stderr_mutex);
+  wipe_progress();
+}
 
 void log(const std::string& line) {
+  const std::lock_guard lock(stderr_mutex);
   static const auto logger = [] {
     auto l = spdlog::stderr_logger_st("banyan");
     l->set_pattern("%v");
     return l;
   }();
-  end_progress();
+  wipe_progress();
   logger->info(line);
 }
 
 void progress(const std::string& line) {
   if (isatty(STDERR_FILENO) == 0) return;
+  const std::lock_guard lock(stderr_mutex);
   fmt::print(stderr, "\r{:{}}", line, progress_width);
   progress_width = std::max(progress_width, line.size());
   std::fflush(stderr);
@@ -149,6 +160,18 @@ void ModelFlags::add(CLI::App& app) {
   app.add_option("--device-index", device_index, "Which CUDA device")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
+  app.add_option("--devices", devices,
+                 "Several devices, in place of --device: numbers of CUDA devices, and cpu, as 0,1. Each has the whole "
+                 "model and its own prompts; flags of memory, threads and batches are of each")
+      ->delimiter(',');
+  app.add_option_function<std::string>(
+         "--tensor-parallel,--tensor-parallel-size",
+         [](const std::string&) {
+           throw CLI::ValidationError("--tensor-parallel",
+                                      "is not there: each of --devices has the whole model, and its own prompts");
+         })
+      ->configurable(false)
+      ->group("");
   app.add_option("--compute", compute, "What weights are multiplied in")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->capture_default_str();
@@ -158,7 +181,7 @@ void ModelFlags::add(CLI::App& app) {
   app.add_option("--kv-budget", kv_budget,
                  "Memory for keys and values, e.g. 2GiB; auto: a part of what is free, or less")
       ->capture_default_str();
-  app.add_option("-t,--threads", n_threads, "Threads; 0: all cores")
+  app.add_option("-t,--threads", n_threads, "Threads; 0: all cores, shared among --devices")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
   app.add_option("--max-batch", max_batch, "Samples that decode side by side")
@@ -170,14 +193,74 @@ void ModelFlags::add(CLI::App& app) {
   app.add_flag("--deterministic", deterministic, "Bits of a sample depend on its own path alone");
 }
 
-std::shared_ptr<const Model> ModelFlags::load() const {
+std::vector<ModelFlags::Place> ModelFlags::places() const {
+  if (devices.empty()) {
+    const auto where = device == "cpu" ? Device::cpu : device == "cuda" ? Device::cuda : Device::automatic;
+    return {{where, device_index, device}};
+  }
+  if (device != "auto" || device_index != 0) {
+    throw Error(ErrorCode::usage, "--devices", "stands in place of --device and --device-index; give it alone");
+  }
+  std::vector<Place> list;
+  for (const std::string& text : devices) {
+    int index = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
+    const bool is_number = error == std::errc() && end == text.data() + text.size() && index >= 0;
+    if (!is_number && text != "cpu") {
+      throw Error(ErrorCode::usage, "--devices", fmt::format("'{}' is neither the number of a device nor cpu", text));
+    }
+    list.push_back(is_number ? Place{Device::cuda, index, "cuda:" + text} : Place{Device::cpu, 0, text});
+  }
+  return list;
+}
+
+std::shared_ptr<const Model> ModelFlags::load(const Place& place) const {
   LoadOptions options;
   options.compute = compute == "f32" ? Compute::f32 : compute == "bf16" ? Compute::bf16 : Compute::automatic;
-  options.device = device == "cpu" ? Device::cpu : device == "cuda" ? Device::cuda : Device::automatic;
-  options.device_index = device_index;
+  options.device = place.device;
+  options.device_index = place.index;
   options.n_threads = n_threads;
+  if (devices.size() > 1 && n_threads == 0) {
+    options.n_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency() / devices.size()));
+  }
   options.deterministic = deterministic;
   return Model::load(path, options);
+}
+
+ModelGroup ModelFlags::open(const std::function<std::int64_t(const Model&)>& n_tokens_wanted) const {
+  ModelGroup group;
+  const auto list = places();
+  for (const Place& place : list) group.devices.push_back(place.name);
+  group.models.resize(list.size());
+  group.sessions = std::make_unique<SessionGroup>(list.size(), [&](std::size_t i, Session& session) {
+    try {
+      const auto begin = std::chrono::steady_clock::now();
+      group.models[i] = load(list[i]);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      const auto bytes = static_cast<double>(group.models[i]->weight_bytes());
+      log(fmt::format("{} · {:.2f} GB of weights in {:.1f} s, {:.2f} GB/s", group.models[i]->backend_name(),
+                      bytes / 1e9, took.count(), bytes / 1e9 / took.count()));
+      add_lane(session, group.models[i], n_tokens_wanted(*group.models[i]));
+    } catch (const Error& error) {
+      if (list.size() == 1) throw;
+      throw Error(error.code(), list[i].name, error.what());
+    }
+  });
+  return group;
+}
+
+void ModelFlags::check_one_forest(const char* flag) const {
+  if (devices.size() < 2) return;
+  throw Error(ErrorCode::usage, flag, fmt::format("is of one forest, and {} devices have one each", devices.size()));
+}
+
+bool ModelGroup::report_retired() const {
+  const auto list = sessions->retired();
+  if (list.size() == sessions->size()) throw Error(list[0].error);
+  for (const auto& [member, error] : list) {
+    log(fmt::format("{} has failed, the samples it had under way are not there: {}", devices[member], error.what()));
+  }
+  return !list.empty();
 }
 
 void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& model,

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "banyan/model.hpp"
-#include "banyan/session.hpp"
+#include "banyan/session_group.hpp"
 
 namespace banyan::cli {
 
@@ -30,16 +30,41 @@ Command add_convert(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_calibrate(CLI::App& app);
 
+// The model on each device that was asked for, and a session on each.
+struct ModelGroup {
+  std::vector<std::string> devices;  // their names, for messages
+  std::vector<std::shared_ptr<const Model>> models;
+  std::unique_ptr<SessionGroup> sessions;
+
+  // Of those on which a device has failed: logs each. True if there are any; throws the first one's error if no other
+  // is left.
+  bool report_retired() const;
+};
+
 struct ModelFlags {
   std::string path;
   std::string device = "auto", compute = "auto", kv_type = "auto", kv_budget = "auto";
+  std::vector<std::string> devices;  // in place of device and device_index
   int n_threads = 0, device_index = 0;
   std::int64_t max_batch = 256, max_rows = 1024;
   bool deterministic = false;
 
   void add(CLI::App& app);
-  std::shared_ptr<const Model> load() const;
-  // Adds the model as the session's lane; logs what is used. `n_tokens_wanted`: no more KV than these many tokens.
+  std::shared_ptr<const Model> load() const { return load(places().front()); }
+  // Loads the model on every device and gives it to a session; logs what is used. `n_tokens_wanted`: no more KV than
+  // these many tokens, on each device.
+  ModelGroup open(const std::function<std::int64_t(const Model&)>& n_tokens_wanted) const;
+  // Throws Error{usage} naming the flag where there are several devices, and so several forests.
+  void check_one_forest(const char* flag) const;
+
+ private:
+  struct Place {
+    Device device;
+    int index;
+    std::string name;  // "cuda:1"
+  };
+  std::vector<Place> places() const;
+  std::shared_ptr<const Model> load(const Place& place) const;
   void add_lane(Session& session, const std::shared_ptr<const Model>& model, std::int64_t n_tokens_wanted) const;
 };
 
@@ -81,6 +106,7 @@ void catch_interrupts();
 // "512MiB", "2G", "1000000" -> bytes. Throws Error{usage}.
 std::int64_t parse_bytes(const std::string& text, const std::string& flag);
 
+// Both may be called by several threads at once.
 void log(const std::string& line);       // to stderr
 void progress(const std::string& line);  // to stderr, overwritten in place, on a terminal only
 void end_progress();

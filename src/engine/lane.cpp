@@ -469,7 +469,7 @@ bool Lane::preempt_behind(const Item& item) {
 LaneStats Lane::current_stats() const {
   LaneStats s = stats;
   s.n_active = static_cast<std::int64_t>(active.size());
-  s.n_waiting = static_cast<std::int64_t>(waiting.size());
+  s.n_waiting = static_cast<std::int64_t>(waiting.size() + arrived.size());
   if (pool != nullptr) {
     s.kv_slots_total = pool->n_slots();
     s.kv_slots_used = pool->n_slots() - pool->n_free();

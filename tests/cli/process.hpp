@@ -65,7 +65,9 @@ class Process {
     wait();
   }
 
-  void kill(int signal) const { ::kill(pid_, signal); }
+  void kill(int signal) const {
+    if (pid_ > 0) ::kill(pid_, signal);  // -1 would be everybody
+  }
   bool running() {
     if (pid_ <= 0) return false;
     if (waitpid(pid_, &status_, WNOHANG) == 0) return true;

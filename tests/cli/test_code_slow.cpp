@@ -127,6 +127,53 @@ TEST_CASE("shards joined are the whole") {
   CHECK(sorted_lines(r.folder.read("merged.jsonl")) == sorted_lines(r.folder.read("whole.jsonl")));
 }
 
+TEST_CASE("two devices write one file: the samples of one device") {
+  const Run r(5, 12);
+  REQUIRE(run(r.args("whole.jsonl", {"--deterministic"})).code == 0);
+  const auto whole = sorted_lines(r.folder.read("whole.jsonl"));
+  const Outcome two = run(r.args("two.jsonl", {"--deterministic", "--devices", "cpu,cpu", "--max-batch", "7"}));
+  CHECK(two.code == 0);
+  CHECK(two.err.find("60 samples of 5 problems") != std::string::npos);
+  CHECK(sorted_lines(r.folder.read("two.jsonl")) == whole);
+  // A torn file goes on with three, and with fewer problems than devices.
+  const std::string text = r.folder.read("two.jsonl");
+  r.folder.write("torn.jsonl", text.substr(0, text.size() / 3));
+  CHECK(run(r.args("torn.jsonl", {"--deterministic", "--devices", "cpu,cpu,cpu", "--resume"})).code == 0);
+  CHECK(sorted_lines(r.folder.read("torn.jsonl")) == whole);
+  const Run one(1, 30);
+  REQUIRE(run(one.args("whole.jsonl", {"--deterministic"})).code == 0);
+  REQUIRE(run(one.args("two.jsonl", {"--deterministic", "--devices", "cpu,cpu"})).code == 0);
+  CHECK(sorted_lines(one.folder.read("two.jsonl")) == sorted_lines(one.folder.read("whole.jsonl")));
+}
+
+TEST_CASE("--shard auto: what Slurm or Open MPI say; a file of its own for each process") {
+  const Run r(5, 4);
+  REQUIRE(run(r.args("whole.jsonl", {"--deterministic"})).code == 0);
+  const auto shard = [&](std::map<std::string, std::string> env) {
+    return run(Start{.args = r.args("s.jsonl", {"--deterministic", "--shard", "auto"}), .env = std::move(env)});
+  };
+  CHECK(shard({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}).code == 0);
+  CHECK(shard({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_NTASKS", "9"}}).code == 0);
+  CHECK(run({"code", "merge", r.folder.path("s.1-of-2.jsonl"), r.folder.path("s.2-of-2.jsonl"), "--out",
+             r.folder.path("merged.jsonl")})
+            .code == 0);
+  CHECK(sorted_lines(r.folder.read("merged.jsonl")) == sorted_lines(r.folder.read("whole.jsonl")));
+  const auto refused = [&](std::map<std::string, std::string> env, const std::vector<std::string>& parts) {
+    const Outcome o = shard(std::move(env));
+    CHECK(o.code == 2);
+    for (const std::string& part : parts) {
+      CAPTURE(part);
+      CHECK(o.err.find(part) != std::string::npos);
+    }
+  };
+  refused({}, {"--shard auto", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"});
+  refused({{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "2"}}, {"SLURM_PROCID is '2'", "SLURM_NTASKS is '2'"});
+  refused({{"SLURM_PROCID", "x"}, {"SLURM_NTASKS", "2"}}, {"'x'"});
+  refused({{"OMPI_COMM_WORLD_RANK", "0"}}, {"OMPI_COMM_WORLD_SIZE is not set"});
+  refused({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}},
+          {"Slurm says 1/2, Open MPI 2/2"});
+}
+
 TEST_CASE("a pool too small for all still gives every sample, the same ones") {
   const Run r(4, 16);
   REQUIRE(run(r.args("whole.jsonl", {"--deterministic"})).code == 0);
@@ -164,19 +211,19 @@ TEST_CASE("a problem that the vocabulary cannot spell fails alone") {
 
 TEST_CASE("SIGINT: exit 130, whole lines, and --resume goes on; a line has the fields of the documentation") {
   const Run r(4, 500);
-  std::multiset<Key> before;
-  {
-    Process p(Start{.args = r.args("out.jsonl", {"--max-batch", "8"})});
-    while (p.running() && r.folder.read("out.jsonl").empty()) std::this_thread::yield();
+  for (const std::string devices : {"cpu", "cpu,cpu"}) {
+    CAPTURE(devices);
+    const std::string name = devices + ".jsonl";
+    Process p(Start{.args = r.args(name, {"--max-batch", "8", "--devices", devices})});
+    while (p.running() && r.folder.read(name).empty()) std::this_thread::yield();
     p.kill(SIGINT);
     CHECK(p.wait().code == 130);
-    before = keys(r.folder.read("out.jsonl"));
-    CHECK(before.size() < r.all_keys().size());
-    CHECK(json::parse(r.folder.read("out.run.json"))["n_generated"] > 0);
+    CHECK(keys(r.folder.read(name)).size() < r.all_keys().size());
+    CHECK(json::parse(r.folder.read(devices + ".run.json"))["n_generated"] > 0);
   }
-  CHECK(run(r.args("out.jsonl", {"--resume"})).code == 0);
-  CHECK(keys(r.folder.read("out.jsonl")) == r.all_keys());
-  const json line = json::parse(sorted_lines(r.folder.read("out.jsonl"))[0]);
+  CHECK(run(r.args("cpu.jsonl", {"--resume", "--devices", "cpu,cpu"})).code == 0);
+  CHECK(keys(r.folder.read("cpu.jsonl")) == r.all_keys());
+  const json line = json::parse(sorted_lines(r.folder.read("cpu.jsonl"))[0]);
   for (const char* key : {"task_id", "sample_id", "completion", "text", "n_tokens", "finish_reason",
                           "cumulative_logprob", "seed", "model", "version", "sampler"}) {
     CAPTURE(key);

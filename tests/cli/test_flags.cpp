@@ -61,6 +61,12 @@ TEST_CASE("bad flags are usage errors that name the flag and the value") {
   check_refused(generate({"--kv-type", "fp8", "--kv-budget", "1"}), 2, {"--kv-budget", "1", "96 bytes"});
   check_refused(generate({"--kv-budget", "lots"}), 2, {"--kv-budget", "'lots'", "GiB"});
   check_refused(generate({"--stop", ""}), 2, {"--stop"});
+  check_refused(generate({"--devices", "cpu,gpu1"}), 2, {"--devices", "'gpu1'"});
+  check_refused(generate({"--devices", "cpu,-1"}), 2, {"--devices", "'-1'"});
+  check_refused(generate({"--devices", "cpu,cpu", "--device", "cpu"}), 2, {"--devices", "--device-index"});
+  check_refused(generate({"--devices", "cpu,cpu", "--tree", "t.html"}), 2, {"--tree", "2 devices"});
+  check_refused(generate({"--tensor-parallel", "2"}), 2, {"--tensor-parallel", "--devices"});
+  check_refused(generate({"--tensor-parallel-size=2"}), 2, {"--tensor-parallel", "--devices"});
   check_refused(generate({"--tree", "tree.png"}), 2, {"--tree", "tree.png", ".html"});
   check_refused({"plan", "x", "--heads-q", "3", "--heads-kv", "2"}, 2, {"--heads-kv", "2", "3"});
   check_refused({"code", "eval", "x", "--problems", "y", "-k", "0"}, 2, {"-k", "0"});

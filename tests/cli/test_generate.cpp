@@ -408,6 +408,33 @@ TEST_CASE("one row, one sample at a time, a pool of few tokens, many threads: th
   CHECK(first_line(small.out)["finish_reason"] == "error");
 }
 
+TEST_CASE(
+    "several devices give the lines of one, in one file or on stdout; a pool too small for a prompt is its error") {
+  const TempFolder folder;
+  std::string lines;
+  for (int i = 0; i < 9; ++i)
+    lines += json{{"prompt", i % 3 == 0 ? "the any" : "the any and"}, {"id", i}}.dump() + "\n";
+  const std::string file = folder.write("p.jsonl", lines);
+  const auto sorted = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args{"-f", file, "--n", "5", "--max-tokens", "6", "--seed", "3", "--deterministic"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome o = run(args_for(kTiny, args));
+    CHECK(o.code == 0);
+    std::multiset<std::string> found;
+    for (const json& line : lines_of(o.out.empty() ? folder.read("out.jsonl") : o.out)) found.insert(line.dump());
+    return found;
+  };
+  const auto one = sorted({});
+  CHECK(one.size() == 45);
+  CHECK(sorted({"--devices", "cpu"}) == one);
+  CHECK(sorted({"--devices", "cpu,cpu", "--max-batch", "3"}) == one);
+  CHECK(sorted({"--devices", "cpu,cpu,cpu,cpu", "-t", "1", "--out", folder.path("out.jsonl")}) == one);
+  const Outcome small =
+      run(args_for(kTiny, {"-p", "the any and", "--max-tokens", "6", "--kv-budget", "512", "--devices", "cpu,cpu"}));
+  CHECK(small.code == 3);
+  CHECK(lines_of(small.out).size() == 1);
+}
+
 TEST_CASE("SIGINT: exit 130, whole lines") {
   Bigram model(4096);
   const std::string path = model.save();

@@ -19,7 +19,7 @@ PUBLIC = {
     "plan": 3, "tree_file": 3,
     "model": 5, "calibrate": 5, "convert": 5,
     "sampler": 6,
-    "runner": 7, "session": 7, "task": 7, "tree_view": 7,
+    "runner": 7, "session": 7, "session_group": 7, "task": 7, "tree_view": 7,
 }  # fmt: skip
 # Whole folders of public headers: the drivers and the harnesses.
 PUBLIC_FOLDERS = {"search": 8, "code": 8}
