@@ -19,13 +19,14 @@ constexpr std::chrono::milliseconds kProgressInterval{50};
 void add(LaneStats& sum, const LaneStats& s) {
   for (const auto count :
        {&LaneStats::n_steps, &LaneStats::n_rows, &LaneStats::n_generated, &LaneStats::n_prefill_computed,
-        &LaneStats::n_prefill_saved, &LaneStats::n_recomputed, &LaneStats::n_preempted, &LaneStats::n_evicted_slots,
-        &LaneStats::n_active, &LaneStats::n_waiting, &LaneStats::kv_slots_used, &LaneStats::kv_slots_total}) {
+        &LaneStats::n_prefill_saved, &LaneStats::n_recomputed, &LaneStats::n_preempted, &LaneStats::n_surplus_rows,
+        &LaneStats::n_evicted_slots, &LaneStats::n_active, &LaneStats::n_waiting, &LaneStats::kv_slots_used,
+        &LaneStats::kv_slots_total}) {
     sum.*count += s.*count;
   }
-  for (const auto amount :
-       {&LaneStats::attention_bytes_shared, &LaneStats::attention_bytes_unshared, &LaneStats::gather_ms,
-        &LaneStats::plan_ms, &LaneStats::forward_ms, &LaneStats::sample_ms, &LaneStats::grow_ms}) {
+  for (const auto amount : {&LaneStats::attention_bytes_shared, &LaneStats::attention_bytes_unshared,
+                            &LaneStats::gather_ms, &LaneStats::plan_ms, &LaneStats::forward_ms, &LaneStats::sample_ms,
+                            &LaneStats::grow_ms, &LaneStats::device_ms, &LaneStats::device_idle_ms}) {
     sum.*amount += s.*amount;
   }
 }
