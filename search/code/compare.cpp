@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "banyan/error.hpp"
 #include "json_text.hpp"
@@ -56,17 +56,15 @@ bool same_number(Comparator comparator, std::string_view expected, std::string_v
 
 std::string_view right_trimmed(std::string_view line) { return line.substr(0, line.find_last_not_of(kSpace) + 1); }
 
-// Lines without white space at their ends; blank ones dropped at the end, or everywhere.
-std::vector<std::string_view> lines_of(std::string_view text, bool keep_inner_blank) {
-  std::vector<std::string_view> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = right_trimmed(text.substr(begin, end - begin));
-    if (keep_inner_blank || !line.empty()) lines.push_back(line);
-    begin = end + 1;
-  }
-  while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  return lines;
+// Takes the first line off `rest`, without white space at its end; false where there is none.
+bool next_line(std::string_view& rest, std::string_view& line, bool skip_blank) {
+  do {
+    if (rest.empty()) return false;
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    line = right_trimmed(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  } while (skip_blank && line.empty());
+  return true;
 }
 
 std::string_view next_token(std::string_view& line) {
@@ -86,32 +84,51 @@ bool same_tokens(std::string_view expected, std::string_view got) {
 
 // What Python's == sees in True and False.
 std::string_view as_number(const JsonText& value) {
-  if (value.is(JsonText::Kind::boolean)) return value.text == "true" ? "1" : "0";
-  return value.text;
+  if (value.is(JsonText::Kind::boolean)) return value.raw() == "true" ? "1" : "0";
+  return value.raw();
 }
 
 bool is_numeric(const JsonText& value) { return value.is(JsonText::Kind::number) || value.is(JsonText::Kind::boolean); }
+
+bool same_value(Comparator comparator, const JsonText& expected, const JsonText& got);
+
+bool same_elements(Comparator comparator, const JsonText& expected, const JsonText& got) {
+  for (JsonItems e(expected), g(got);;) {
+    const bool more = e.next();
+    if (g.next() != more) return false;
+    if (!more) return true;
+    if (!same_value(comparator, e.value(), g.value())) return false;
+  }
+}
+
+bool same_members(Comparator comparator, const JsonText& expected, const JsonText& got) {
+  std::size_t n_left = 0;
+  for (JsonItems e(expected); e.next();) ++n_left;
+  std::map<std::string, JsonText> found;  // no more than are expected, however many a program wrote
+  for (JsonItems g(got); g.next(); --n_left) {
+    if (n_left == 0) return false;
+    found.insert_or_assign(g.key(), g.value());
+  }
+  if (n_left != 0) return false;
+  for (JsonItems e(expected); e.next();) {
+    const auto other = found.find(e.key());
+    if (other == found.end() || !same_value(comparator, e.value(), other->second)) return false;
+  }
+  return true;
+}
 
 bool same_value(Comparator comparator, const JsonText& expected, const JsonText& got) {
   using Kind = JsonText::Kind;
   if (comparator == Comparator::apps && is_numeric(expected) && is_numeric(got))
     return same_number(comparator, as_number(expected), as_number(got));
-  if (expected.kind != got.kind || expected.items.size() != got.items.size()) return false;
-  switch (expected.kind) {
+  if (expected.kind() != got.kind()) return false;
+  switch (expected.kind()) {
     case Kind::null: return true;
-    case Kind::number: return same_number(comparator, expected.text, got.text);
+    case Kind::number: return same_number(comparator, expected.raw(), got.raw());
     case Kind::boolean:
-    case Kind::string: return expected.text == got.text;
-    case Kind::array:
-      for (std::size_t i = 0; i < expected.items.size(); ++i)
-        if (!same_value(comparator, expected.items[i], got.items[i])) return false;
-      return true;
-    case Kind::object:
-      for (std::size_t i = 0; i < expected.items.size(); ++i) {
-        const JsonText* other = got.find(expected.keys[i]);
-        if (!other || !same_value(comparator, expected.items[i], *other)) return false;
-      }
-      return true;
+    case Kind::string: return expected.text() == got.text();
+    case Kind::array: return same_elements(comparator, expected, got);
+    case Kind::object: return same_members(comparator, expected, got);
   }
   return false;
 }
@@ -120,11 +137,14 @@ bool same_value(Comparator comparator, const JsonText& expected, const JsonText&
 
 bool same_output(Comparator comparator, std::string_view expected, std::string_view got) {
   const bool strict = comparator == Comparator::strict;
-  const auto e = lines_of(expected, strict), g = lines_of(got, strict);
-  if (e.size() != g.size()) return false;
-  for (std::size_t i = 0; i < e.size(); ++i)
-    if (strict ? e[i] != g[i] : !same_tokens(e[i], g[i])) return false;
-  return true;
+  expected = right_trimmed(expected);  // blank lines at the end, too
+  got = right_trimmed(got);
+  for (std::string_view e, g;;) {
+    const bool more = next_line(expected, e, !strict);
+    if (next_line(got, g, !strict) != more) return false;
+    if (!more) return true;
+    if (strict ? e != g : !same_tokens(e, g)) return false;
+  }
 }
 
 bool same_result(Comparator comparator, std::string_view expected, std::string_view got) {
@@ -136,7 +156,11 @@ bool same_result(Comparator comparator, std::string_view expected, std::string_v
     return false;
   }
   if (same_value(comparator, right, result)) return true;
-  return right.is(JsonText::Kind::array) && right.items.size() == 1 && same_value(comparator, right.items[0], result);
+  if (!right.is(JsonText::Kind::array)) return false;
+  JsonItems only(right);
+  if (!only.next()) return false;
+  const JsonText value = only.value();
+  return !only.next() && same_value(comparator, value, result);
 }
 
 }  // namespace banyan::code

@@ -1,33 +1,25 @@
 #include "banyan/code/evaluate.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <exception>
 #include <fmt/format.h>
-#include <fstream>
 #include <future>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 #include <unordered_map>
 
 #include "banyan/code/compare.hpp"
-#include "banyan/tokenizer.hpp"
-#include "json_text.hpp"
 
 namespace banyan::code {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::array<std::string_view, 8> kVerdictNames = {"AC", "WA", "RE", "TLE", "MLE", "OLE", "CE", "unscored"};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -215,39 +207,6 @@ class Workers {
   std::vector<std::jthread> threads_;
 };
 
-std::optional<SampleResult> parse_result(std::string_view line) {
-  try {
-    const auto object = nlohmann::json::parse(line);
-    SampleResult result;
-    result.task_id = object.at("task_id").get<std::string>();
-    result.sample_id = object.at("sample_id").get<std::int64_t>();
-    const auto verdict = [&](const char* key) {
-      const auto at = std::ranges::find(kVerdictNames, object.at(key).get<std::string>());
-      return static_cast<Verdict>(at - kVerdictNames.begin());
-    };
-    result.verdict = verdict("verdict");
-    result.verdict_strict = verdict("verdict_strict");
-    result.tests_passed = object.at("tests_passed").get<std::int64_t>();
-    result.n_tests = object.at("n_tests").get<std::int64_t>();
-    result.time_ms = object.at("time_ms").get<double>();
-    if (!object.at("public_passed").is_null()) result.public_passed = object.at("public_passed").get<bool>();
-    result.output_group = object.at("output_group").get<std::string>();
-    const auto n_verdicts = static_cast<Verdict>(kVerdictNames.size());
-    if (result.verdict >= n_verdicts || result.verdict_strict >= n_verdicts) return std::nullopt;
-    return result;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // torn, or not ours: the sample is run again
-  }
-}
-
-std::map<SampleKey, SampleResult> read_results(const std::string& path) {
-  std::map<SampleKey, SampleResult> results;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);)
-    if (auto result = parse_result(line)) results[result->key()] = *result;
-  return results;
-}
-
 RunLimits limits_for(const CodeProblem& problem, const EvalOptions& options) {
   RunLimits limits = options.limits;
   limits.time_ms = options.time_ms > 0 ? options.time_ms : problem.kind == ProblemKind::humaneval ? 3000 : 4000;
@@ -255,23 +214,6 @@ RunLimits limits_for(const CodeProblem& problem, const EvalOptions& options) {
 }
 
 }  // namespace
-
-std::string_view to_string(Verdict verdict) { return kVerdictNames[static_cast<std::size_t>(verdict)]; }
-
-std::string to_json_line(const SampleResult& result) {
-  nlohmann::ordered_json line;
-  line["task_id"] = sanitize_utf8(result.task_id);
-  line["sample_id"] = result.sample_id;
-  line["verdict"] = to_string(result.verdict);
-  line["verdict_strict"] = to_string(result.verdict_strict);
-  line["tests_passed"] = result.tests_passed;
-  line["n_tests"] = result.n_tests;
-  line["time_ms"] = std::round(result.time_ms * 1000) / 1000;
-  line["public_passed"] = nullptr;
-  if (result.public_passed) line["public_passed"] = *result.public_passed;
-  line["output_group"] = result.output_group;
-  return line.dump();
-}
 
 SampleResult judge(const Sandbox& sandbox, const CodeProblem& problem, const std::string& completion,
                    const RunLimits& limits) {

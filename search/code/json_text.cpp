@@ -1,35 +1,55 @@
 #include "json_text.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <fmt/format.h>
 
 #include "banyan/error.hpp"
+#include "banyan/tokenizer.hpp"
 
 namespace banyan::code {
 
 namespace {
 
+using Kind = JsonText::Kind;
+
 constexpr int kMaxDepth = 200;
+constexpr std::size_t kMostShown = 80;  // bytes
 
-class Parser {
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+struct Fault {
+  std::size_t at;
+  const char* what;
+};
+
+void append_utf8(std::string& out, std::uint32_t code) {
+  const auto tail = [&](unsigned shift) { out += static_cast<char>(0x80 | (code >> shift & 63)); };
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+  } else if (code < 0x800) {
+    out += static_cast<char>(0xC0 | code >> 6);
+    tail(0);
+  } else if (code < 0x10000) {
+    out += static_cast<char>(0xE0 | code >> 12);
+    tail(6), tail(0);
+  } else {
+    out += static_cast<char>(0xF0 | code >> 18);
+    tail(12), tail(6), tail(0);
+  }
+}
+
+}  // namespace
+
+// Steps over values from `at` on; throws Fault where the text is no JSON.
+class JsonScanner {
  public:
-  Parser(std::string_view text, const std::string& where) : text_(text), where_(where) {}
+  explicit JsonScanner(std::string_view text, std::size_t at = 0) : text_(text), at_(at) {}
 
-  JsonText document() {
-    JsonText value = parse_value(0);
-    skip_space();
-    if (at_ != text_.size()) fail("something stands after the value");
-    return value;
-  }
-
- private:
-  [[noreturn]] void fail(const char* what) const {
-    throw Error(ErrorCode::bad_file, where_,
-                fmt::format("not valid JSON at byte {} of {}: {}", at_, text_.size(), what));
-  }
-
+  std::size_t at() const { return at_; }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  bool at_end() const { return at_ == text_.size(); }
 
   void skip_space() {
     while (at_ < text_.size() && std::string_view(" \t\n\r").find(text_[at_]) != std::string_view::npos) ++at_;
@@ -41,60 +61,67 @@ class Parser {
     return true;
   }
 
-  JsonText parse_value(int depth) {
-    if (depth > kMaxDepth) fail("nested too deeply");
+  JsonText value(int depth) {
+    if (depth > kMaxDepth) throw Fault{at_, "nested too deeply"};
     skip_space();
-    JsonText value;
-    value.begin = at_;
-    const char c = peek();
-    if (c == '{' || c == '[') {
-      parse_items(value, depth);
-    } else if (c == '"') {
-      value.kind = JsonText::Kind::string;
-      value.text = parse_string();
-    } else if (take("null")) {
-      value.kind = JsonText::Kind::null;
-    } else if (take("true") || take("false")) {
-      value.kind = JsonText::Kind::boolean;
-      value.text = text_.substr(value.begin, at_ - value.begin);
-    } else {
-      if (!take("NaN") && !take("Infinity") && !take("-Infinity")) skip_number();
-      value.kind = JsonText::Kind::number;
-      value.text = text_.substr(value.begin, at_ - value.begin);
-    }
-    value.end = at_;
-    return value;
+    const std::size_t begin = at_;
+    const Kind kind = skip_value(depth);
+    return {kind, text_.substr(begin, at_ - begin)};
   }
 
-  void parse_items(JsonText& value, int depth) {
+  // A member's name and the colon behind it.
+  JsonText key() {
+    skip_space();
+    if (peek() != '"') throw Fault{at_, "a key is expected"};
+    const JsonText name = value(0);
+    skip_space();
+    if (!take(":")) throw Fault{at_, "':' is expected"};
+    return name;
+  }
+
+  // After "\u": the code point of one escape, or of the two that are one character. A half of a pair alone is U+FFFD.
+  std::uint32_t code_point() {
+    const std::uint32_t high = hex4();
+    if (high < 0xD800 || high > 0xDFFF) return high;
+    if (high > 0xDBFF || text_.substr(at_, 2) != "\\u") return 0xFFFD;
+    const std::size_t before = at_;
+    at_ += 2;
+    const std::uint32_t low = hex4();
+    if (low >= 0xDC00 && low <= 0xDFFF) return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+    at_ = before;
+    return 0xFFFD;
+  }
+
+ private:
+  Kind skip_value(int depth) {
+    const char c = peek();
+    if (c == '{' || c == '[') return skip_items(depth);
+    if (c == '"') return skip_string();
+    if (take("null")) return Kind::null;
+    if (take("true") || take("false")) return Kind::boolean;
+    if (!take("NaN") && !take("Infinity") && !take("-Infinity")) skip_number();
+    return Kind::number;
+  }
+
+  Kind skip_items(int depth) {
     const bool object = peek() == '{';
+    const Kind kind = object ? Kind::object : Kind::array;
     const char close = object ? '}' : ']';
-    value.kind = object ? JsonText::Kind::object : JsonText::Kind::array;
     ++at_;
     skip_space();
-    if (peek() == close) {
-      ++at_;
-      return;
-    }
+    if (peek() == close) return ++at_, kind;
     for (;;) {
-      if (object) {
-        skip_space();
-        if (peek() != '"') fail("a key is expected");
-        value.keys.push_back(parse_string());
-        skip_space();
-        if (!take(":")) fail("':' is expected");
-      }
-      value.items.push_back(parse_value(depth + 1));
+      if (object) key();
+      value(depth + 1);
       skip_space();
-      if (peek() == close) break;
-      if (!take(",")) fail(object ? "',' or '}' is expected" : "',' or ']' is expected");
+      if (peek() == close) return ++at_, kind;
+      if (!take(",")) throw Fault{at_, object ? "',' or '}' is expected" : "',' or ']' is expected"};
     }
-    ++at_;
   }
 
   void skip_digits() {
-    if (!std::isdigit(static_cast<unsigned char>(peek()))) fail("a value is expected");
-    while (std::isdigit(static_cast<unsigned char>(peek()))) ++at_;
+    if (!is_digit(peek())) throw Fault{at_, "a value is expected"};
+    while (is_digit(peek())) ++at_;
   }
 
   void skip_number() {
@@ -107,89 +134,111 @@ class Parser {
     }
   }
 
-  std::uint32_t parse_hex4() {
+  Kind skip_string() {
+    for (++at_;; ++at_) {
+      while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&
+             static_cast<unsigned char>(text_[at_]) >= 32)
+        ++at_;
+      if (at_ >= text_.size()) throw Fault{at_, "the string does not end"};
+      const char c = text_[at_];
+      if (c == '"') return ++at_, Kind::string;
+      if (c != '\\') throw Fault{at_, "a control character stands in a string"};
+      ++at_;
+      if (peek() == 'u') {
+        ++at_;
+        hex4();
+        --at_;
+      } else if (peek() == '\0' || std::string_view("\"\\/bfnrt").find(peek()) == std::string_view::npos) {
+        throw Fault{at_, "there is no such escape"};
+      }
+    }
+  }
+
+  std::uint32_t hex4() {
     std::uint32_t code = 0;
     for (int i = 0; i < 4; ++i, ++at_) {
       const char c = peek();
-      if (!std::isxdigit(static_cast<unsigned char>(c))) fail("four hexadecimal digits are expected");
-      code = code * 16 +
-             static_cast<std::uint32_t>(std::isdigit(static_cast<unsigned char>(c)) ? c - '0' : (c | 32) - 'a' + 10);
+      if (!std::isxdigit(static_cast<unsigned char>(c))) throw Fault{at_, "four hexadecimal digits are expected"};
+      code = code * 16 + static_cast<std::uint32_t>(is_digit(c) ? c - '0' : (c | 32) - 'a' + 10);
     }
     return code;
   }
 
-  static void append_utf8(std::string& out, std::uint32_t code) {
-    if (code < 0x80) {
-      out += static_cast<char>(code);
-    } else if (code < 0x800) {
-      out += static_cast<char>(0xC0 | code >> 6);
-      out += static_cast<char>(0x80 | (code & 63));
-    } else if (code < 0x10000) {
-      out += static_cast<char>(0xE0 | code >> 12);
-      out += static_cast<char>(0x80 | (code >> 6 & 63));
-      out += static_cast<char>(0x80 | (code & 63));
-    } else {
-      out += static_cast<char>(0xF0 | code >> 18);
-      out += static_cast<char>(0x80 | (code >> 12 & 63));
-      out += static_cast<char>(0x80 | (code >> 6 & 63));
-      out += static_cast<char>(0x80 | (code & 63));
-    }
-  }
-
-  // After "\u". A half of a surrogate pair alone becomes U+FFFD.
-  std::uint32_t parse_code_point() {
-    const std::uint32_t high = parse_hex4();
-    if (high < 0xD800 || high > 0xDFFF) return high;
-    if (high > 0xDBFF || text_.substr(at_, 2) != "\\u") return 0xFFFD;
-    const std::size_t before = at_;
-    at_ += 2;
-    const std::uint32_t low = parse_hex4();
-    if (low >= 0xDC00 && low <= 0xDFFF) return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-    at_ = before;
-    return 0xFFFD;
-  }
-
-  std::string parse_string() {
-    std::string out;
-    ++at_;
-    for (;;) {
-      const std::size_t plain = at_;
-      while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&
-             static_cast<unsigned char>(text_[at_]) >= 32)
-        ++at_;
-      out.append(text_, plain, at_ - plain);
-      if (at_ >= text_.size()) fail("the string does not end");
-      const char c = text_[at_];
-      if (c == '"') break;
-      if (c != '\\') fail("a control character stands in a string");
-      ++at_;
-      const char escape = peek();
-      ++at_;
-      constexpr std::string_view kNames = "\"\\/bfnrt", kBytes = "\"\\/\b\f\n\r\t";
-      if (escape == 'u')
-        append_utf8(out, parse_code_point());
-      else if (const std::size_t i = kNames.find(escape); escape != '\0' && i != std::string_view::npos)
-        out += kBytes[i];
-      else
-        fail("there is no such escape");
-    }
-    ++at_;
-    return out;
-  }
-
   std::string_view text_;
-  const std::string& where_;
-  std::size_t at_ = 0;
+  std::size_t at_;
 };
 
-}  // namespace
-
-const JsonText* JsonText::find(std::string_view key) const {
-  for (std::size_t i = keys.size(); i-- > 0;)
-    if (keys[i] == key) return &items[i];
-  return nullptr;
+std::string JsonText::text() const {
+  if (!is(Kind::string)) return std::string(raw_);
+  const std::string_view inside = raw_.substr(1, raw_.size() - 2);
+  if (inside.find('\\') == std::string_view::npos) return std::string(inside);
+  std::string out;
+  out.reserve(inside.size());
+  for (std::size_t at = 0; at < inside.size();) {
+    const std::size_t plain = std::min(inside.find('\\', at), inside.size());
+    out.append(inside, at, plain - at);
+    if (plain == inside.size()) break;
+    const char escape = inside[plain + 1];
+    at = plain + 2;
+    if (escape == 'u') {
+      JsonScanner scanner(inside, at);
+      append_utf8(out, scanner.code_point());
+      at = scanner.at();
+    } else {
+      constexpr std::string_view kNames = "\"\\/bfnrt", kBytes = "\"\\/\b\f\n\r\t";
+      out += kBytes[kNames.find(escape)];
+    }
+  }
+  return out;
 }
 
-JsonText parse_json(std::string_view text, const std::string& where) { return Parser(text, where).document(); }
+std::optional<JsonText> JsonText::find(std::string_view key) const {
+  std::optional<JsonText> found;
+  if (!is(Kind::object)) return found;
+  for (JsonItems item(*this); item.next();) {
+    if (item.key_is(key)) found = item.value();
+  }
+  return found;
+}
+
+bool JsonItems::key_is(std::string_view name) const {
+  const std::string_view raw = key_.raw();
+  if (raw.find('\\') == std::string_view::npos) return raw.substr(1, raw.size() - 2) == name;
+  return key_.text() == name;
+}
+
+bool JsonItems::next() {
+  const bool object = of_.is(Kind::object);
+  if (!object && !of_.is(Kind::array)) return false;
+  JsonScanner scanner(of_.raw(), std::max<std::size_t>(at_, 1));  // behind the bracket
+  scanner.skip_space();
+  if (at_ > 0) scanner.take(",");
+  at_ = scanner.at();
+  if (scanner.peek() == (object ? '}' : ']')) return false;
+  if (object) key_ = scanner.key();
+  value_ = scanner.value(0);
+  at_ = scanner.at();
+  return true;
+}
+
+JsonText parse_json(std::string_view text, const std::string& where) {
+  try {
+    JsonScanner scanner(text);
+    const JsonText value = scanner.value(0);
+    scanner.skip_space();
+    if (!scanner.at_end()) throw Fault{scanner.at(), "something stands after the value"};
+    return value;
+  } catch (const Fault& fault) {
+    throw Error(ErrorCode::bad_file, where,
+                fmt::format("not valid JSON at byte {} of {}: {}", fault.at, text.size(), fault.what));
+  }
+}
+
+std::string shown(std::string_view text) {
+  std::string out = sanitize_utf8(text.substr(0, kMostShown));
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < 32) c = ' ';
+  return text.size() > kMostShown ? out + "…" : out;
+}
 
 }  // namespace banyan::code

@@ -13,6 +13,8 @@ namespace {
 
 using Kind = JsonText::Kind;
 
+constexpr std::int64_t kMostFewShotBytes = std::int64_t{16} << 20;  // far beyond what a context holds
+
 std::string right_stripped(std::string text) {
   text.erase(text.find_last_not_of(" \t\r\n\v\f") + 1);
   return text;
@@ -41,10 +43,10 @@ std::string chat_question(const std::string& question, const std::string& starte
 }
 
 std::string string_or(const JsonText& object, const char* key, const std::string& fallback, const std::string& where) {
-  const JsonText* value = object.find(key);
+  const auto value = object.find(key);
   if (!value) return fallback;
   if (!value->is(Kind::string)) throw Error(ErrorCode::bad_file, where, fmt::format("\"{}\" is not a string", key));
-  return value->text;
+  return value->text();
 }
 
 std::string required_string(const JsonText& object, const char* key, const std::string& where) {
@@ -60,7 +62,8 @@ FewShot read_example(const JsonText& entry, const std::string& where) {
   if (kind == "call")
     example.kind = ProblemKind::call_based;
   else if (kind != "stdin")
-    throw Error(ErrorCode::bad_file, where, fmt::format("\"kind\" is \"{}\"; it can be \"stdin\" or \"call\"", kind));
+    throw Error(ErrorCode::bad_file, where,
+                fmt::format("\"kind\" is \"{}\"; it can be \"stdin\" or \"call\"", shown(kind)));
   return example;
 }
 
@@ -92,11 +95,12 @@ PromptStyle prompt_style(const std::string& name) {
 }
 
 std::vector<FewShot> load_few_shot(const std::string& path) {
-  const JsonText root = parse_json(read_file(path), path);
+  const std::string text = read_file(path, kMostFewShotBytes);
+  const JsonText root = parse_json(text, path);
   std::vector<FewShot> examples;
   if (root.is(Kind::array)) {
-    for (std::size_t i = 0; i < root.items.size(); ++i)
-      examples.push_back(read_example(root.items[i], fmt::format("{}: entry {}", path, i)));
+    for (JsonItems entry(root); entry.next();)
+      examples.push_back(read_example(entry.value(), fmt::format("{}: entry {}", path, examples.size())));
   } else if (root.is(Kind::object) && root.find("problem_type1")) {
     examples.push_back({required_string(root, "problem_type1", path), "", required_string(root, "solution_type1", path),
                         ProblemKind::standard_input});

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "banyan/read_file.hpp"
 #include "banyan/tokenizer.hpp"
 #include "json_text.hpp"
+#include "line_reader.hpp"
 
 namespace banyan::code {
 
@@ -38,99 +38,111 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
-bool is_json(std::string_view text) {
+template <typename T>
+std::optional<T> number_of(const JsonText& value) {
+  T number{};
+  if (!value.is(Kind::number)) return std::nullopt;
+  const char* end = value.raw().data() + value.raw().size();
+  const auto [at, error] = std::from_chars(value.raw().data(), end, number);
+  if (error != std::errc() || at != end) return std::nullopt;
+  return number;
+}
+
+struct ParsedLine {
+  SampleRecord record;
+  bool has_sample_id = false, has_task_id = false, has_completion = false;
+};
+
+std::string required_text(const JsonItems& member, const std::string& where) {
+  if (!member.value().is(Kind::string))
+    throw Error(ErrorCode::bad_file, where, fmt::format("\"{}\" is not a string", member.key()));
+  return member.value().text();
+}
+
+// A member of another type than ours is not known.
+std::string text_or_empty(const JsonText& value) { return value.is(Kind::string) ? value.text() : ""; }
+
+void take_member(const JsonItems& member, const std::string& where, ParsedLine& parsed) {
+  const JsonText& value = member.value();
+  SampleRecord& record = parsed.record;
+  if (member.key_is("task_id")) {
+    record.task_id = sanitize_utf8(required_text(member, where));
+    parsed.has_task_id = true;
+  } else if (member.key_is("completion")) {
+    record.completion = required_text(member, where);
+    parsed.has_completion = true;
+  } else if (member.key_is("sample_id")) {
+    const auto number = number_of<std::int64_t>(value);
+    if (!number || *number < 0)
+      throw Error(ErrorCode::bad_file, where,
+                  fmt::format("\"sample_id\" is {}, not a number from 0", shown(value.raw())));
+    record.sample_id = *number;
+    parsed.has_sample_id = true;
+  } else if (member.key_is("text")) {
+    if (value.is(Kind::string)) record.text = value.text();
+  } else if (member.key_is("n_prompt_tokens")) {
+    record.n_prompt_tokens = number_of<std::int64_t>(value);
+  } else if (member.key_is("n_tokens")) {
+    record.n_tokens = number_of<std::int64_t>(value);
+  } else if (member.key_is("finish_reason")) {
+    record.finish_reason = text_or_empty(value);
+  } else if (member.key_is("cumulative_logprob")) {
+    record.cumulative_logprob = number_of<double>(value);
+  } else if (member.key_is("seed")) {
+    record.seed = number_of<std::uint64_t>(value);
+  } else if (member.key_is("model")) {
+    record.model = text_or_empty(value);
+  } else if (member.key_is("version")) {
+    record.version = text_or_empty(value);
+  }
+}
+
+ParsedLine parse_sample(std::string_view line, const std::string& where) {
+  const JsonText object = parse_json(line, where);
+  if (!object.is(Kind::object)) throw Error(ErrorCode::bad_file, where, "is not a JSON object");
+  ParsedLine parsed;
+  for (JsonItems member(object); member.next();) take_member(member, where, parsed);
+  if (!parsed.has_task_id) throw Error(ErrorCode::bad_file, where, "\"task_id\" is missing");
+  if (!parsed.has_completion) throw Error(ErrorCode::bad_file, where, "\"completion\" is missing");
+  return parsed;
+}
+
+// Reads every sample of a file: visit(record, reader), fail(error).
+void for_each_sample(const std::string& path, const auto& visit, const auto& fail) {
+  std::map<std::string, std::int64_t> next_id;
+  for (LineReader lines(path); lines.next();) {
+    if (lines.is_blank()) continue;
+    try {
+      ParsedLine parsed = parse_sample(lines.line(), lines.where());
+      if (!parsed.has_sample_id) parsed.record.sample_id = next_id[parsed.record.task_id]++;
+      visit(parsed.record, lines);
+    } catch (const Error& error) {
+      fail(error);
+    }
+  }
+}
+
+bool is_json(const LineReader& lines) {
   try {
-    parse_json(text, "");
+    parse_json(lines.line(), lines.where());
     return true;
   } catch (const Error&) {
     return false;
   }
 }
 
-// Calls visit(line number from 1, line) for every line that is not empty.
-void for_each_line(std::string_view content, const auto& visit) {
-  std::int64_t number = 0;
-  for (std::size_t begin = 0; begin < content.size();) {
-    const std::size_t end = std::min(content.find('\n', begin), content.size());
-    const std::string_view line = content.substr(begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) visit(number, line);
-  }
-}
-
-template <typename T>
-std::optional<T> number_member(const JsonText& object, const char* key) {
-  const JsonText* value = object.find(key);
-  T number{};
-  if (!value || !value->is(Kind::number)) return std::nullopt;
-  const char* end = value->text.data() + value->text.size();
-  const auto [at, error] = std::from_chars(value->text.data(), end, number);
-  if (error != std::errc() || at != end) return std::nullopt;
-  return number;
-}
-
-std::string text_member(const JsonText& object, const char* key) {
-  const JsonText* value = object.find(key);
-  return value && value->is(Kind::string) ? value->text : "";
-}
-
-struct ParsedLine {
-  SampleRecord record;
-  bool has_sample_id = false;
+struct WholePart {
+  std::int64_t n_bytes = 0;  // of a JSON Lines file, up to a torn last line
+  bool lacks_end = false;    // the last of its lines lacks only its line end
 };
 
-ParsedLine parse_sample(std::string_view line, const std::string& where) {
-  const JsonText object = parse_json(line, where);
-  for (const char* key : {"task_id", "completion"}) {
-    const JsonText* value = object.find(key);
-    if (!value) throw Error(ErrorCode::bad_file, where, fmt::format("\"{}\" is missing", key));
-    if (!value->is(Kind::string)) throw Error(ErrorCode::bad_file, where, fmt::format("\"{}\" is not a string", key));
+WholePart whole_part(const std::string& path) {
+  WholePart part;
+  for (LineReader lines(path); lines.next();) {
+    part.lacks_end = !lines.has_end() && is_json(lines);
+    if (lines.has_end() || part.lacks_end) part.n_bytes = lines.end();
   }
-  ParsedLine parsed;
-  SampleRecord& record = parsed.record;
-  record.task_id = text_member(object, "task_id");
-  record.completion = text_member(object, "completion");
-  if (const JsonText* text = object.find("text"); text && text->is(Kind::string)) record.text = text->text;
-  if (const JsonText* id = object.find("sample_id")) {
-    const auto number = number_member<std::int64_t>(object, "sample_id");
-    if (!number || *number < 0)
-      throw Error(ErrorCode::bad_file, where, fmt::format("\"sample_id\" is {}, not a number from 0", id->text));
-    record.sample_id = *number;
-    parsed.has_sample_id = true;
-  }
-  record.n_prompt_tokens = number_member<std::int64_t>(object, "n_prompt_tokens");
-  record.n_tokens = number_member<std::int64_t>(object, "n_tokens");
-  record.finish_reason = text_member(object, "finish_reason");
-  record.cumulative_logprob = number_member<double>(object, "cumulative_logprob");
-  record.seed = number_member<std::uint64_t>(object, "seed");
-  record.model = text_member(object, "model");
-  record.version = text_member(object, "version");
-  return parsed;
-}
-
-// Reads every sample of a text: visit(record, line, line number), fail(error).
-void for_each_sample(std::string_view content, const std::string& path, const auto& visit, const auto& fail) {
-  std::map<std::string, std::int64_t> next_id;
-  for_each_line(content, [&](std::int64_t number, std::string_view line) {
-    try {
-      ParsedLine parsed = parse_sample(line, fmt::format("{}:{}", path, number));
-      if (!parsed.has_sample_id) parsed.record.sample_id = next_id[parsed.record.task_id]++;
-      visit(parsed.record, line, number);
-    } catch (const Error& error) {
-      fail(error);
-    }
-  });
-}
-
-// Length of the part of a JSON Lines file that is whole; `add_end` if its last line lacks only the line end.
-std::size_t whole_length(std::string_view content, bool& add_end) {
-  add_end = false;
-  const std::size_t last = content.rfind('\n');
-  const std::size_t begin = last == std::string_view::npos ? 0 : last + 1;
-  if (begin == content.size()) return begin;
-  add_end = is_json(content.substr(begin));
-  return add_end ? content.size() : begin;
+  return part;
 }
 
 }  // namespace
@@ -174,11 +186,11 @@ JsonLinesWriter::JsonLinesWriter(const std::string& path, bool resume) : file_(s
   file_->fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (resume ? 0 : O_TRUNC), 0666);
   if (file_->fd < 0) throw file_error(path, "cannot be opened for writing");
   if (!resume) return;
-  bool add_end = false;
-  file_->length = static_cast<off_t>(whole_length(read_file(path), add_end));
+  const WholePart whole = whole_part(path);
+  file_->length = static_cast<off_t>(whole.n_bytes);
   if (ftruncate(file_->fd, file_->length) != 0 || lseek(file_->fd, file_->length, SEEK_SET) < 0)
     throw file_error(path, "its torn last line cannot be cut off");
-  if (add_end) {
+  if (whole.lacks_end) {
     write_all(file_->fd, "\n", path);
     ++file_->length;
   }
@@ -202,29 +214,24 @@ void JsonLinesWriter::append(std::string_view line) {
 SampleFile read_samples(const std::string& path) {
   SampleFile file;
   std::set<SampleKey> seen;
-  for_each_sample(
-      read_file(path), path,
-      [&](SampleRecord& record, std::string_view, std::int64_t number) {
-        if (seen.insert(record.key()).second)
-          file.samples.push_back(std::move(record));
-        else
-          file.errors.push_back(
-              Error(ErrorCode::bad_file, fmt::format("{}:{}", path, number),
-                    fmt::format("sample {} of {} was there before", record.sample_id, record.task_id)));
-      },
-      [&](const Error& error) { file.errors.push_back(error); });
+  const auto fail = [&](const Error& error) {
+    if (++file.n_errors <= static_cast<std::int64_t>(kMostErrors)) file.errors.push_back(error);
+  };
+  const auto take = [&](SampleRecord& record, const LineReader& lines) {
+    if (!seen.insert(record.key()).second)
+      throw Error(ErrorCode::bad_file, lines.where(),
+                  fmt::format("sample {} of {} was there before", record.sample_id, shown(record.task_id)));
+    file.samples.push_back(std::move(record));
+  };
+  for_each_sample(path, take, fail);
   return file;
 }
 
 std::set<SampleKey> done_samples(const std::string& path) {
   std::set<SampleKey> done;
   if (!std::filesystem::exists(path)) return done;
-  const std::string content = read_file(path);
-  bool add_end = false;
-  const std::string_view whole = std::string_view(content).substr(0, whole_length(content, add_end));
   for_each_sample(
-      whole, path, [&](SampleRecord& record, std::string_view, std::int64_t) { done.insert(record.key()); },
-      [](const Error&) {});
+      path, [&](SampleRecord& record, const LineReader&) { done.insert(record.key()); }, [](const Error&) {});
   return done;
 }
 
@@ -237,19 +244,19 @@ MergeReport merge_samples(const std::vector<std::string>& inputs, const std::str
   std::string merged;
   for (const std::string& path : inputs) {
     for_each_sample(
-        read_file(path), path,
-        [&](SampleRecord& record, std::string_view line, std::int64_t number) {
-          const std::string where = fmt::format("{}:{}", path, number);
+        path,
+        [&](SampleRecord& record, const LineReader& lines) {
+          const std::string where = lines.where();
           const auto [entry, is_new] = seen.try_emplace(record.key(), Origin{record.completion, where});
           if (is_new) {
-            merged.append(line).push_back('\n');
+            merged.append(lines.line()).push_back('\n');
             ++report.n_samples;
           } else if (entry->second.completion == record.completion) {
             ++report.n_duplicates;
           } else {
             throw Error(ErrorCode::bad_input, where,
                         fmt::format("sample {} of {} has another completion than at {}", record.sample_id,
-                                    record.task_id, entry->second.where));
+                                    shown(record.task_id), entry->second.where));
           }
         },
         [](const Error& error) { throw error; });

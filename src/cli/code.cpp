@@ -1,6 +1,7 @@
 // banyan code sample | eval | merge: APPS-style sampling and scoring, generation and evaluation apart.
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
@@ -31,6 +32,27 @@ std::string beside(const std::string& path, const char* what) {
   return std::filesystem::path(path).replace_extension(std::string(".") + what + ".json").string();
 }
 
+// Of many errors the first ones are kept, and all are counted.
+void log_left_out(const std::vector<Error>& errors, std::int64_t n_errors) {
+  for (const Error& e : errors) log(fmt::format("left out: {}", e.what()));
+  if (const std::int64_t n_more = n_errors - std::ssize(errors); n_more > 0)
+    log(fmt::format("left out: {} more, not shown", n_more));
+}
+
+// The numbers that a run file holds; of a file that is none, nothing.
+nlohmann::ordered_json read_run_file(const std::string& path) {
+  constexpr std::int64_t kMostBytes = 1 << 20;
+  constexpr double kMost = 1e18;  // so that sums stay within 64 bits
+  nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
+  if (!std::filesystem::exists(path)) return numbers;
+  const auto file = nlohmann::ordered_json::parse(read_file(path, kMostBytes), nullptr, false);
+  if (!file.is_object()) return numbers;
+  for (const auto& [key, value] : file.items()) {
+    if (value.is_number() && std::abs(value.get<double>()) <= kMost) numbers[key] = value;
+  }
+  return numbers;
+}
+
 struct ProblemFlags {
   std::string path, difficulty;
   std::int64_t limit = -1;
@@ -42,7 +64,7 @@ struct ProblemFlags {
   }
   code::ProblemSet load(bool with_tests) const {
     auto set = code::load_problems(path, {.difficulty = difficulty, .limit = limit, .with_tests = with_tests});
-    for (const Error& e : set.errors) log(fmt::format("left out: {}", e.what()));
+    log_left_out(set.errors, set.n_errors);
     return set;
   }
 };
@@ -164,15 +186,13 @@ void CodeSample::write_run_file(const LaneStats& s, double load_s) const {
                              {"forward_s", s.forward_ms / 1e3},
                              {"sampler_s", s.sample_ms / 1e3},
                              {"grow_s", s.grow_ms / 1e3}};
-  if (resume && std::filesystem::exists(path)) {
-    const auto before = nlohmann::json::parse(read_file(path), nullptr, false);
+  if (resume) {
+    const auto before = read_run_file(path);
     for (auto& [key, value] : now.items()) {
-      if (before.is_object() && before.contains(key) && before[key].is_number()) {
-        if (value.is_number_float()) {
-          value = value.get<double>() + before[key].get<double>();
-        } else {
-          value = value.get<std::int64_t>() + before[key].get<std::int64_t>();
-        }
+      if (value.is_number_float()) {
+        value = value.get<double>() + before.value(key, 0.0);
+      } else {
+        value = value.get<std::int64_t>() + before.value(key, std::int64_t{0});
       }
     }
   }
@@ -331,7 +351,7 @@ int CodeEval::run() {
   catch_interrupts();
   const auto set = problems.load(/*with_tests=*/true);
   auto file = code::read_samples(samples);
-  for (const Error& e : file.errors) log(fmt::format("left out: {}", e.what()));
+  log_left_out(file.errors, file.n_errors);
   if (file.samples.empty()) throw Error(ErrorCode::bad_file, samples, "holds no sample");
   const code::Sandbox sandbox;
   log(sandbox.description());
@@ -349,7 +369,7 @@ int CodeEval::run() {
     progress(fmt::format("evaluated {}/{} · {} right · {:.0f} s", p.n_done, p.n_total, p.n_accepted, p.seconds));
   });
   end_progress();
-  for (const Error& e : report.errors) log(fmt::format("left out: {}", e.what()));
+  log_left_out(report.errors, std::ssize(report.errors));
 
   const auto groups = code::score(report.results, set.problems, ks, ns);
   print(groups);
@@ -358,15 +378,13 @@ int CodeEval::run() {
   summary["eval_wall_s"] = report.seconds;
   summary["n_programs_run"] = report.n_programs_run;
   if (const std::string run_file = beside(samples, "run"); std::filesystem::exists(run_file)) {
-    summary["run"] = nlohmann::ordered_json::parse(read_file(run_file), nullptr, false);
-    if (const auto& r = summary["run"]; r.is_object()) {
-      fmt::print(
-          "tokens generated {} in {:.1f} s · prompt tokens computed {}, saved by sharing {} · attention bytes {:.3g} "
-          "shared, {:.3g} unshared\n",
-          r.value("n_generated", std::int64_t{0}), r.value("sample_wall_s", 0.0),
-          r.value("n_prefill_computed", std::int64_t{0}), r.value("n_prefill_saved", std::int64_t{0}),
-          r.value("attention_bytes_shared", 0.0), r.value("attention_bytes_unshared", 0.0));
-    }
+    const auto r = summary["run"] = read_run_file(run_file);
+    fmt::print(
+        "tokens generated {} in {:.1f} s · prompt tokens computed {}, saved by sharing {} · attention bytes {:.3g} "
+        "shared, {:.3g} unshared\n",
+        r.value("n_generated", std::int64_t{0}), r.value("sample_wall_s", 0.0),
+        r.value("n_prefill_computed", std::int64_t{0}), r.value("n_prefill_saved", std::int64_t{0}),
+        r.value("attention_bytes_shared", 0.0), r.value("attention_bytes_unshared", 0.0));
   }
   if (std::filesystem::is_regular_file(out))
     code::write_file_atomically(beside(out, "summary"), summary.dump(1) + "\n");

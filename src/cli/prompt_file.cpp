@@ -11,9 +11,19 @@ using nlohmann::json;
 
 // Deeper values are no prompt: an id is written out again, and writing follows its nesting.
 constexpr int kMaxDepth = 64;
+// Nor is what is larger, and a tree of many small values takes many times the memory of its text.
+constexpr std::size_t kMostLineBytes = std::size_t{8} << 20, kMostValues = 200'000;
 
 json parse_line(std::string_view line, const std::string& where) {
+  if (line.size() > kMostLineBytes) {
+    throw Error(ErrorCode::bad_file, where,
+                fmt::format("has {} bytes, a line can have {}", line.size(), kMostLineBytes));
+  }
+  std::size_t n_values = 0;
   const auto watch = [&](int depth, json::parse_event_t, json&) {
+    if (++n_values > kMostValues) {
+      throw Error(ErrorCode::bad_file, where, fmt::format("holds more than {} values", kMostValues));
+    }
     if (depth > kMaxDepth) {
       throw Error(ErrorCode::bad_file, where, fmt::format("is nested deeper than {} levels", kMaxDepth));
     }

@@ -93,6 +93,9 @@ void read_longrope(const GgufFile& file, const ArchKeys& keys, const ModelConfig
   if (rope.factor != 1.0) throw keys.refused("rope.scaling.factor", "beside longrope's factors is not supported");
   rope.type = Rope::Type::longrope;
   rope.divisors = read_vector(file, name);
+  if (const std::string long_name = std::string(kGgufRopeLong) + ".weight"; file.tensors().contains(long_name)) {
+    rope.long_divisors = read_vector(file, long_name);
+  }
   rope.original_positions = keys.required("rope.scaling.original_context_length");
   rope.long_positions = c.max_positions;
 }

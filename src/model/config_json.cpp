@@ -191,7 +191,8 @@ Rope read_rope_object(const Json& object, const Family& family, const ModelConfi
     }
     case Rope::Type::longrope:
       rope.divisors = read_numbers(object, "short_factor", where);
-      if (read_numbers(object, "long_factor", where).size() != rope.divisors.size()) {
+      rope.long_divisors = read_numbers(object, "long_factor", where);
+      if (rope.long_divisors.size() != rope.divisors.size()) {
         throw Error(ErrorCode::bad_file, where, "short_factor and long_factor differ in length");
       }
       rope.long_positions = c.max_positions;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <map>
 #include <unistd.h>
 
 #include "banyan/read_file.hpp"
@@ -17,6 +18,7 @@
 #include "model/safetensors_writer.hpp"
 #include "model/tensor_copy.hpp"
 #include "model/write_model.hpp"
+#include "tokens/space_mark.hpp"
 
 namespace banyan {
 namespace {
@@ -188,18 +190,18 @@ class Converter {
   void write_gguf(const std::string& path) {
     GgufWriter writer;
     add_metadata(writer);
-    const std::vector<float> divisors = changes_form() ? gguf_rope_divisors(source_.spec.rope) : std::vector<float>();
-    const auto divisor_bytes = std::as_bytes(std::span(divisors));
-    if (!divisors.empty()) {
-      writer.list_tensor(std::string(kGgufRopeFreqs) + ".weight", DType::f32, {std::ssize(divisors)},
-                         std::ssize(divisor_bytes));
+    std::map<std::string, std::vector<float>> rope;
+    if (changes_form()) rope = gguf_rope_tensors(source_.spec.rope);
+    for (const auto& [name, divisors] : rope) {
+      writer.list_tensor(name, DType::f32, {std::ssize(divisors)}, std::ssize(std::as_bytes(std::span(divisors))));
     }
     for (const Item& item : items_) writer.list_tensor(item.name, item.type, item.source->shape, item.bytes);
     Output out(path);
     out.write(writer.header());
-    if (!divisors.empty()) {
-      out.write(divisor_bytes);
-      out.write(GgufWriter::padding(std::ssize(divisor_bytes)));
+    for (const auto& [name, divisors] : rope) {
+      const auto bytes = std::as_bytes(std::span(divisors));
+      out.write(bytes);
+      out.write(GgufWriter::padding(std::ssize(bytes)));
     }
     for (const Item& item : items_) {
       copy(item, out);
@@ -241,7 +243,7 @@ class Converter {
   void write_directory(const std::string& path) {
     fs::create_directories(path);
     if (changes_form()) {
-      for (const auto& [name, text] : hf_files(source_, options_.type)) write_file(path + "/" + name, text + "\n");
+      for (const auto& [name, text] : hf_files(source_, options_.type)) write_file(path + "/" + name, text);
     } else {
       copy_other_files(path);
     }
@@ -329,7 +331,8 @@ class Comparison {
     // Llama 3.1's scaled frequencies go through a quotient in f32, and other numbers are f32 in one of the forms.
     const auto close = [](double p, double q) { return std::fabs(p - q) <= 1e-6 * std::fabs(p); };
     same(a.rope.n_dims == b.rope.n_dims && std::equal(f.begin(), f.end(), g.begin(), g.end(), close) &&
-             close(a.rope.magnitude, b.rope.magnitude),
+             close(a.rope.magnitude, b.rope.magnitude) && a.rope.long_positions == b.rope.long_positions &&
+             a.rope.long_divisors == b.rope.long_divisors,
          "rope's parameters");
   }
 
@@ -337,12 +340,19 @@ class Comparison {
     const TokenizerSpec &a = source_.tokenizer->spec(), &b = result_.tokenizer->spec();
     same(a.bos == b.bos && a.unk == b.unk && a.add_bos == b.add_bos, "special tokens");
     same(a.chat_template == b.chat_template, "the chat template");
+    same(a.lstrip == b.lstrip && a.rstrip == b.rstrip, "added tokens that take the white space beside them");
+    const bool spm = a.model == TokenizerSpec::Model::spm;
+    same(a.model == b.model && a.scores == b.scores &&
+             (!spm || (a.add_space_prefix == b.add_space_prefix && a.prefix_each_part == b.prefix_each_part &&
+                       a.prefix_before_space == b.prefix_before_space)),
+         "the kind of vocabulary");
     // Ids that no text gives need not have a text; those at the end may be left out.
     const std::size_t n = std::max(a.pieces.size(), b.pieces.size());
     for (std::size_t i = 0; i < n; ++i) {
       const bool in_a = i < a.pieces.size() && a.kinds[i] != TokenKind::unused;
       const bool in_b = i < b.pieces.size() && b.kinds[i] != TokenKind::unused;
-      same(in_a == in_b && (!in_a || (a.pieces[i] == b.pieces[i] && a.kinds[i] == b.kinds[i])), "the vocabulary");
+      const auto text = [&](const TokenizerSpec& spec) { return spm ? escape_spaces(spec.pieces[i]) : spec.pieces[i]; };
+      same(in_a == in_b && (!in_a || (text(a) == text(b) && a.kinds[i] == b.kinds[i])), "the vocabulary");
     }
     for (const std::string_view text : {"Hello  world, it's 1234 o'clock.\n\n\tdef f(x):\n    return x", " a  b ",
                                         "\xE6\x97\xA5\xE6\x9C\xAC \xC3\xA9"}) {

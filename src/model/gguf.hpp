@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/mapped_file.hpp"
+#include "banyan/mapped_file.hpp"
 #include "model/tensor.hpp"
 
 namespace banyan {

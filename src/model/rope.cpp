@@ -74,13 +74,14 @@ void check_rope(const Rope& rope, std::int64_t head_dim, const std::string& wher
     check_number(within(rope.beta_fast, 1e-6, 1e6), rope.beta_fast, "beta_fast", where);
     check_number(within(rope.beta_slow, 1e-6, rope.beta_fast), rope.beta_slow, "beta_slow", where);
   }
-  if ((!rope.divisors.empty() || rope.type == longrope) &&
-      static_cast<std::int64_t>(rope.divisors.size()) != rope.n_dims / 2) {
-    throw Error(ErrorCode::bad_file, where + ": rope frequency factors",
-                fmt::format("{} of them for {} dimensions", rope.divisors.size(), rope.n_dims));
+  for (const auto* divisors : {&rope.divisors, &rope.long_divisors}) {
+    const bool needed = divisors == &rope.divisors && rope.type == longrope;
+    if ((needed || !divisors->empty()) && static_cast<std::int64_t>(divisors->size()) != rope.n_dims / 2) {
+      throw Error(ErrorCode::bad_file, where + ": rope frequency factors",
+                  fmt::format("{} of them for {} dimensions", divisors->size(), rope.n_dims));
+    }
+    for (const float divisor : *divisors) check_number(within(divisor, 1e-3, 1e6), divisor, "frequency factor", where);
   }
-  for (const float divisor : rope.divisors)
-    check_number(within(divisor, 1e-3, 1e6), divisor, "frequency factor", where);
 }
 
 std::vector<float> rope_inv_freq(const Rope& rope) {

@@ -27,10 +27,11 @@ struct Rope {
   double beta_fast = 32.0, beta_slow = 1.0;            // yarn: turns within the original context where blending ends
   bool truncate = true;                                // yarn: whether the indices that follow are made whole
   std::vector<float> divisors{};                       // [n_dims / 2] or empty: divide the frequencies of any type
-  // longrope: the context that the long list reaches. Which list a model uses depends on the length of the whole
-  // sequence, so that one more token would change every key that is already stored; banyan uses the short list and
-  // keeps to original_positions.
+  // longrope: the context that the long list reaches, and that list. Which list a model uses depends on the length of
+  // the whole sequence, so that one more token would change every key that is already stored; banyan uses the short
+  // list and keeps to original_positions. The long one only goes along to a converted file.
   std::int64_t long_positions = 0;
+  std::vector<float> long_divisors{};
   double magnitude = 1.0;
 
   bool operator==(const Rope&) const = default;

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "model/mapped_file.hpp"
+#include "banyan/mapped_file.hpp"
 #include "model/tensor.hpp"
 
 namespace banyan {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "model/mapped_file.hpp"
+#include "banyan/mapped_file.hpp"
 
 namespace banyan {
 namespace {

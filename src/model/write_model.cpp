@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tokens/pre_tokenizer.hpp"
+#include "tokens/spm_tokenizer.hpp"
 
 namespace banyan {
 namespace {
@@ -17,6 +19,11 @@ Error no_words(const Checkpoint& model, const std::string& what) {
 }
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+// The context that files name: of longrope the long one, whatever banyan keeps to.
+std::int64_t file_positions(const ModelSpec& spec) {
+  return spec.rope.type == Rope::Type::longrope ? spec.rope.long_positions : spec.config.max_positions;
+}
 
 // --- GGUF ----------------------------------------------------------------------------------------------------------
 
@@ -43,7 +50,11 @@ void add_rope(GgufWriter& out, const Checkpoint& model, const std::string& prefi
       out.add_f32(prefix + "rope.scaling.yarn_attn_factor",
                   static_cast<float>(rope.magnitude / yarn_magnitude(rope.factor)));
       break;
-    case Rope::Type::longrope: throw no_words(model, "rope of type longrope");
+    case Rope::Type::longrope:
+      if (rope.long_divisors.empty()) throw no_words(model, "longrope without its long factors");
+      out.add_u32(prefix + "rope.scaling.original_context_length", u32(rope.original_positions));
+      out.add_f32(prefix + "rope.scaling.attn_factor", static_cast<float>(rope.magnitude));
+      break;
   }
   if (rope.type == Rope::Type::linear || rope.type == Rope::Type::yarn) {
     out.add_f32(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
@@ -52,9 +63,16 @@ void add_rope(GgufWriter& out, const Checkpoint& model, const std::string& prefi
 
 // --- Hugging Face --------------------------------------------------------------------------------------------------
 
+// What the formula of longrope gives for its two contexts, as far as a GGUF's f32 can say it.
+bool has_usual_magnitude(const Rope& rope) {
+  const double stretch = static_cast<double>(rope.long_positions) / static_cast<double>(rope.original_positions);
+  return std::fabs(longrope_magnitude(stretch, rope.original_positions) - rope.magnitude) <= 1e-6;
+}
+
 Json rope_scaling(const Checkpoint& model) {
   const Rope& rope = model.spec.rope;
-  if (!rope.divisors.empty()) throw no_words(model, "a list of rope's frequency factors");
+  if (!rope.divisors.empty() && rope.type != Rope::Type::longrope)
+    throw no_words(model, "a list of rope's frequency factors");
   Json j = nullptr;
   switch (rope.type) {
     case Rope::Type::plain: break;
@@ -75,7 +93,11 @@ Json rope_scaling(const Checkpoint& model) {
            {"attention_factor", rope.magnitude},
            {"original_max_position_embeddings", rope.original_positions}};
       break;
-    case Rope::Type::longrope: throw no_words(model, "rope of type longrope");
+    case Rope::Type::longrope:
+      if (rope.long_divisors.empty()) throw no_words(model, "longrope without its long factors");
+      j = {{"type", "longrope"}, {"short_factor", rope.divisors}, {"long_factor", rope.long_divisors}};
+      if (!has_usual_magnitude(rope)) j["attention_factor"] = rope.magnitude;
+      break;
   }
   return j;
 }
@@ -94,7 +116,7 @@ Json config_json(const Checkpoint& model, DType type) {
          {"num_key_value_heads", c.n_heads_kv},
          {"head_dim", c.head_dim},
          {"vocab_size", c.vocab_size},
-         {"max_position_embeddings", c.max_positions},
+         {"max_position_embeddings", file_positions(spec)},
          {"rms_norm_eps", c.rms_eps},
          {"rope_theta", spec.rope.theta},
          {"rope_scaling", rope_scaling(model)},
@@ -104,6 +126,7 @@ Json config_json(const Checkpoint& model, DType type) {
   if (spec.family->partial_rotary) {
     j["partial_rotary_factor"] = static_cast<double>(spec.rope.n_dims) / static_cast<double>(c.head_dim);
   }
+  if (spec.rope.type == Rope::Type::longrope) j["original_max_position_embeddings"] = spec.rope.original_positions;
   if (!model.eos_ids.empty()) j["eos_token_id"] = model.eos_ids;
   return j;
 }
@@ -128,12 +151,16 @@ Json pre_tokenizer_json(const PreTokenizerRule& rule) {
   return {{"type", "Sequence"}, {"pretokenizers", parts}};
 }
 
-Json tokenizer_json(const Checkpoint& model) {
-  const TokenizerSpec& spec = model.tokenizer->spec();
-  if (spec.model != TokenizerSpec::Model::bpe) {
-    throw Error(ErrorCode::unsupported, model.path,
-                "its sentencepiece vocabulary is not written to a Hugging Face directory; convert to a .gguf");
-  }
+Json added_token(const TokenizerSpec& spec, std::size_t id) {
+  return {{"content", spec.pieces[id]},
+          {"single_word", false},
+          {"lstrip", false},
+          {"rstrip", false},
+          {"normalized", false},
+          {"special", spec.kinds[id] != TokenKind::user_defined}};
+}
+
+Json tokenizer_json(const TokenizerSpec& spec) {
   const PreTokenizerRule& rule = pre_tokenizer_rule(spec.pre, spec.where);
   Json added = Json::array(), vocab = Json::object();
   for (std::size_t i = 0; i < spec.pieces.size(); ++i) {
@@ -141,13 +168,9 @@ Json tokenizer_json(const Checkpoint& model) {
     if (kind == TokenKind::unused) continue;  // an id that the file leaves out
     vocab[spec.pieces[i]] = i;
     if (kind == TokenKind::normal) continue;
-    added.push_back({{"id", i},
-                     {"content", spec.pieces[i]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", kind != TokenKind::user_defined}});
+    Json token = added_token(spec, i);
+    token["id"] = i;
+    added.push_back(std::move(token));
   }
   const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   return {{"version", "1.0"},
@@ -172,7 +195,17 @@ Json tokenizer_json(const Checkpoint& model) {
 }
 
 Json tokenizer_config_json(const TokenizerSpec& spec) {
-  Json j{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"add_bos_token", spec.add_bos}};
+  const bool spm = spec.model == TokenizerSpec::Model::spm;
+  Json j{{"tokenizer_class", spm ? "LlamaTokenizer" : "PreTrainedTokenizerFast"}, {"add_bos_token", spec.add_bos}};
+  if (spm) {
+    j["add_eos_token"] = false;
+    j["legacy"] = true;  // the space in front stands behind each special token, too
+    Json& added = j["added_tokens_decoder"] = Json::object();
+    for (std::size_t i = 0; i < spec.pieces.size(); ++i) {
+      const bool special = spec.kinds[i] == TokenKind::control || spec.kinds[i] == TokenKind::unknown;
+      if (special) added[std::to_string(i)] = added_token(spec, i);
+    }
+  }
   const auto name = [&](const char* key, TokenId id) {
     if (id != kNoToken) j[key] = spec.pieces[static_cast<std::size_t>(id)];
   };
@@ -192,12 +225,13 @@ std::string hf_type_name(DType type) {
 void add_config(GgufWriter& out, const Checkpoint& model) {
   const ModelSpec& spec = model.spec;
   const ModelConfig& c = spec.config;
+  // Other programs that know such a tensor in a GGUF take it for a reranker's, and change its number.
   if (c.reward_head) throw no_words(model, "the scalar head of a reward model");
   const std::string prefix = std::string(spec.family->gguf) + ".";
   out.add_string("general.architecture", spec.family->gguf);
   if (!c.name.empty()) out.add_string("general.name", c.name);
   out.add_u32(prefix + "block_count", u32(c.n_layers));
-  out.add_u32(prefix + "context_length", u32(c.max_positions));
+  out.add_u32(prefix + "context_length", u32(file_positions(spec)));
   out.add_u32(prefix + "embedding_length", u32(c.hidden_size));
   out.add_u32(prefix + "feed_forward_length", u32(c.intermediate_size));
   out.add_u32(prefix + "attention.head_count", u32(c.n_heads_q));
@@ -215,6 +249,7 @@ void add_tokenizer(GgufWriter& out, const Checkpoint& model) {
   const bool spm = spec.model == TokenizerSpec::Model::spm;
   out.add_string("tokenizer.ggml.model", spm ? "llama" : "gpt2");
   out.add_string("tokenizer.ggml.pre", spm ? "default" : spec.pre);
+  if (spm && spec.scores.empty()) throw no_words(model, "a sentencepiece vocabulary of merges, without scores,");
   out.add_strings("tokenizer.ggml.tokens", spec.pieces);
   if (!spec.scores.empty()) out.add_floats("tokenizer.ggml.scores", spec.scores);
   std::vector<std::int32_t> kinds;
@@ -240,27 +275,41 @@ void add_tokenizer(GgufWriter& out, const Checkpoint& model) {
   if (!spec.chat_template.empty()) out.add_string("tokenizer.chat_template", spec.chat_template);
 }
 
-std::vector<float> gguf_rope_divisors(const Rope& rope) {
-  if (rope.type != Rope::Type::llama3) return rope.divisors;
+std::map<std::string, std::vector<float>> gguf_rope_tensors(const Rope& rope) {
+  const auto named = [](std::string_view name) { return std::string(name) + ".weight"; };
+  if (rope.type == Rope::Type::longrope) {
+    return {{named(kGgufRopeShort), rope.divisors}, {named(kGgufRopeLong), rope.long_divisors}};
+  }
+  if (rope.type != Rope::Type::llama3) {
+    if (rope.divisors.empty()) return {};
+    return {{named(kGgufRopeFreqs), rope.divisors}};
+  }
   Rope plain = rope;
   plain.type = Rope::Type::plain;
-  std::vector<float> out = rope_inv_freq(plain);
+  std::vector<float> divisors = rope_inv_freq(plain);
   const std::vector<float> scaled = rope_inv_freq(rope);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] /= scaled[i];
-  return out;
+  for (std::size_t i = 0; i < divisors.size(); ++i) divisors[i] /= scaled[i];
+  return {{named(kGgufRopeFreqs), std::move(divisors)}};
 }
 
 std::map<std::string, std::string> hf_files(const Checkpoint& model, DType type) {
-  std::map<std::string, std::string> files{{"config.json", config_json(model, type).dump(2)}};
+  std::map<std::string, std::string> files;
+  const auto add = [&](const char* name, const Json& json, int indent) { files[name] = json.dump(indent) + "\n"; };
+  add("config.json", config_json(model, type), 2);
   try {
     if (model.tokenizer) {
-      files["tokenizer.json"] = tokenizer_json(model).dump(1);
-      files["tokenizer_config.json"] = tokenizer_config_json(model.tokenizer->spec()).dump(2);
+      const TokenizerSpec& spec = model.tokenizer->spec();
+      if (spec.model == TokenizerSpec::Model::spm) {
+        files["tokenizer.model"] = sentencepiece_file_of(spec);
+      } else {
+        add("tokenizer.json", tokenizer_json(spec), 1);
+      }
+      add("tokenizer_config.json", tokenizer_config_json(spec), 2);
     }
   } catch (const nlohmann::json::exception&) {  // a piece that is no UTF-8, which JSON has no words for
     throw no_words(model, "a piece of its vocabulary");
   }
-  if (!model.eos_ids.empty()) files["generation_config.json"] = Json{{"eos_token_id", model.eos_ids}}.dump(2);
+  if (!model.eos_ids.empty()) add("generation_config.json", Json{{"eos_token_id", model.eos_ids}}, 2);
   return files;
 }
 

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "model/checkpoint.hpp"
 #include "model/gguf_writer.hpp"
@@ -16,9 +17,9 @@ namespace banyan {
 // --- GGUF ----------------------------------------------------------------------------------------------------------
 void add_config(GgufWriter& out, const Checkpoint& model);
 void add_tokenizer(GgufWriter& out, const Checkpoint& model);
-// Llama 3.1's scaled rope, which a GGUF says as a tensor: by how much each frequency is divided, [n_dims / 2]; empty
-// where there is none.
-std::vector<float> gguf_rope_divisors(const Rope& rope);
+// What a GGUF says of scaled rope as tensors, by name: by how much each frequency is divided, [n_dims / 2]. Llama 3.1's
+// one list, longrope's two; none for the others.
+std::map<std::string, std::vector<float>> gguf_rope_tensors(const Rope& rope);
 
 // --- a Hugging Face directory: file name to contents ---------------------------------------------------------------
 std::map<std::string, std::string> hf_files(const Checkpoint& model, DType type);

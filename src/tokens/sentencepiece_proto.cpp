@@ -1,5 +1,6 @@
 #include "tokens/sentencepiece_proto.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -13,7 +14,13 @@ namespace {
 // Field numbers and values of sentencepiece_model.proto.
 enum ModelField : std::uint32_t { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3 };
 enum PieceField : std::uint32_t { kPiece = 1, kScore = 2, kType = 3 };
-enum TrainerField : std::uint32_t { kModelType = 3, kWhitespaceAsSuffix = 24, kBosPiece = 46, kEosPiece = 47 };
+enum TrainerField : std::uint32_t {
+  kModelType = 3,
+  kWhitespaceAsSuffix = 24,
+  kByteFallback = 35,
+  kBosPiece = 46,
+  kEosPiece = 47
+};
 enum NormalizerField : std::uint32_t {
   kName = 1,
   kCharsmap = 2,
@@ -84,6 +91,32 @@ class ProtoReader {
   std::string_view bytes_;
 };
 
+class ProtoWriter {
+ public:
+  void varint(std::uint32_t field, std::uint64_t value) {
+    raw_varint(field << 3 | kVarint);
+    raw_varint(value);
+  }
+  void bytes(std::uint32_t field, std::string_view value) {
+    raw_varint(field << 3 | kBytes);
+    raw_varint(value.size());
+    out_ += value;
+  }
+  void number(std::uint32_t field, float value) {
+    raw_varint(field << 3 | kFixed32);
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    for (int shift = 0; shift < 32; shift += 8) out_ += static_cast<char>(bits >> shift);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  void raw_varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) out_ += static_cast<char>(value | 0x80);
+    out_ += static_cast<char>(value);
+  }
+  std::string out_;
+};
+
 void read_piece(ProtoReader message, const std::string& where, SentencepieceFile& file) {
   std::string piece;
   float score = 0;
@@ -133,6 +166,32 @@ SentencepieceFile read_sentencepiece_model(std::string_view model, const std::st
     if (message.is(kNormalizerSpec, kBytes)) read_normalizer(ProtoReader(message.bytes(), where), file);
   }
   return file;
+}
+
+std::string write_sentencepiece_model(const SentencepieceFile& file) {
+  ProtoWriter model;
+  for (std::size_t i = 0; i < file.pieces.size(); ++i) {
+    const auto type = std::ranges::find(kKindOfType, file.kinds[i]) - kKindOfType.begin() + 1;
+    ProtoWriter piece;
+    piece.bytes(kPiece, file.pieces[i]);
+    piece.number(kScore, file.scores[i]);
+    piece.varint(kType, static_cast<std::uint64_t>(type));
+    model.bytes(kPieces, piece.take());
+  }
+  ProtoWriter trainer;
+  trainer.varint(kModelType, static_cast<std::uint64_t>(file.model));
+  trainer.varint(kWhitespaceAsSuffix, file.whitespace_as_suffix);
+  trainer.varint(kByteFallback, std::ranges::find(file.kinds, TokenKind::byte) != file.kinds.end());
+  trainer.bytes(kBosPiece, file.bos_piece);
+  trainer.bytes(kEosPiece, file.eos_piece);
+  model.bytes(kTrainerSpec, trainer.take());
+  ProtoWriter normalizer;
+  normalizer.bytes(kName, file.normalizer_name);
+  normalizer.varint(kAddDummyPrefix, file.add_dummy_prefix);
+  normalizer.varint(kRemoveExtraWhitespaces, file.remove_extra_whitespaces);
+  normalizer.varint(kEscapeWhitespaces, file.escape_whitespaces);
+  model.bytes(kNormalizerSpec, normalizer.take());
+  return model.take();
 }
 
 }  // namespace banyan

@@ -1,4 +1,4 @@
-// The few fields of sentencepiece's ModelProto that banyan reads, by their numbers in the library's
+// The few fields of sentencepiece's ModelProto that banyan reads and writes, by their numbers in the library's
 // published sentencepiece_model.proto (the library keeps its generated header to itself). Pure functions.
 #pragma once
 
@@ -29,5 +29,7 @@ struct SentencepieceFile {
 
 // Throws Error{bad_file} naming `where` if `model` is no well-formed ModelProto.
 SentencepieceFile read_sentencepiece_model(std::string_view model, const std::string& where);
+// The way back, for a file without a charsmap.
+std::string write_sentencepiece_model(const SentencepieceFile& file);
 
 }  // namespace banyan

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
+#include <unordered_set>
 #include <utility>
 
 #include "banyan/read_file.hpp"
@@ -209,6 +210,36 @@ TokenizerSpec read_sentencepiece_file(const std::string& path) {
   if (unknown != spec.kinds.end()) spec.unk = static_cast<TokenId>(unknown - spec.kinds.begin());
   spec.add_bos = spec.bos != kNoToken;
   return spec;
+}
+
+std::string sentencepiece_file_of(const TokenizerSpec& spec) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::unsupported, spec.where, what + " cannot be said in a tokenizer.model");
+  };
+  if (spec.scores.empty()) refuse("a vocabulary of merges, without scores,");
+  if (std::ranges::count(spec.kinds, TokenKind::unknown) != 1) refuse("other than one unknown piece");
+  SentencepieceFile file;
+  file.pieces = spec.pieces;
+  file.scores = spec.scores;
+  file.kinds = spec.kinds;
+  std::unordered_set<std::string_view> seen;
+  for (std::size_t i = 0; i < file.pieces.size(); ++i) {
+    std::string& piece = file.pieces[i];
+    // Ids that the source leaves out; and the library looks for added tokens among escaped spaces.
+    if (piece.empty() && spec.kinds[i] == TokenKind::unused) piece = fmt::format("[PAD{}]", i);
+    if (spec.kinds[i] == TokenKind::user_defined) piece = escape_spaces(piece);
+    if (piece.empty() || !seen.insert(piece).second) {
+      refuse(fmt::format("piece {}, which is {},", i, piece.empty() ? "empty" : "there twice"));
+    }
+  }
+  const auto named = [&](TokenId id) { return id == kNoToken ? "" : spec.pieces[static_cast<std::size_t>(id)]; };
+  file.model = SentencepieceFile::Model::bpe;
+  file.bos_piece = named(spec.bos);
+  file.eos_piece = named(spec.eos.empty() ? kNoToken : spec.eos.front());
+  file.normalizer_name = "identity";
+  file.add_dummy_prefix = spec.add_space_prefix;
+  file.remove_extra_whitespaces = false;
+  return write_sentencepiece_model(file);
 }
 
 }  // namespace banyan

@@ -19,5 +19,8 @@ std::shared_ptr<const Tokenizer> make_spm_tokenizer(TokenizerSpec spec);
 // Pieces, scores, kinds, unknown and BOS id and the prefix rule of a tokenizer.model. Throws Error{unsupported} naming
 // the setting for a model that is not BPE with identity normalisation: such a model drops or changes characters.
 TokenizerSpec read_sentencepiece_file(const std::string& path);
+// The way back: what a tokenizer.model holds, which the library takes, too. Throws Error{unsupported} naming what it
+// has no words for: a vocabulary without scores, with pieces that stand there twice, with other than one unknown piece.
+std::string sentencepiece_file_of(const TokenizerSpec& spec);
 
 }  // namespace banyan

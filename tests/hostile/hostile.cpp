@@ -150,6 +150,11 @@ void check_refused(const HostileCase& c) {
   CHECK(outcome(c, CaseFile(c).path()) != "");
 }
 
+void check_refused_there(const HostileCase& c) {
+  CAPTURE(c.name);
+  CHECK(outcome(c, (std::filesystem::path(c.directory) / c.name).string()) != "");
+}
+
 void check_cut(const HostileCase& c) {
   const CaseFile file(c);
   REQUIRE(outcome(c, file.path()) == "");

@@ -29,6 +29,8 @@ struct HostileCase {
 void check_cut(const HostileCase& c);
 // The file is refused, and the promises are kept.
 void check_refused(const HostileCase& c);
+// The same for a file that stands there already, and is too large for `bytes`.
+void check_refused_there(const HostileCase& c);
 // kMutations random ones, from a fixed seed. At least one must be refused.
 void check_mutations(const HostileCase& c);
 

@@ -80,7 +80,7 @@ TEST_CASE("convert: every family and rope type, both ways, or a refusal that nam
         c.config().value("rope_scaling", nlohmann::json()).is_object() ? "rope_scaling" : "rope_parameters";
     const auto scaling = c.config().value(key, nlohmann::json());
     const std::string type = scaling.is_object() ? scaling.value("rope_type", scaling.value("type", "")) : "";
-    if (c.is_reward() || type == "longrope" || !c.has_gguf()) {
+    if (c.is_reward() || !c.has_gguf()) {
       CHECK_MESSAGE(contains(refused, "cannot be said"), refused);
       continue;
     }
@@ -94,9 +94,120 @@ TEST_CASE("convert: every family and rope type, both ways, or a refusal that nam
     }
     REQUIRE_MESSAGE(back_refused.empty(), back_refused);
     CHECK(max_difference(flat_logits(load_oracle(back), c.prompt()), want) <= 1e-4F);
+    CHECK(config_from_json(hf + "/config.json").rope.long_divisors ==
+          config_from_json(back + "/config.json").rope.long_divisors);
     ++n_converted;
   }
-  CHECK(n_converted >= 12);
+  CHECK(n_converted >= 17);
+}
+
+TEST_CASE("convert: longrope keeps both lists, the long context, and a magnitude of its own") {
+  const TempDir dir("convert_longrope");
+  for (const ParityCase& c : parity_cases()) {
+    if (c.name != "phi-4-mini") continue;
+    for (const double magnitude : {0.0, 1.25}) {  // 0: as the formula has it
+      CAPTURE(magnitude);
+      const std::string hf = dir / "hf", gguf = dir / "new.gguf", back = dir / "back";
+      for (const auto& path : {hf, gguf, back}) std::filesystem::remove_all(path);
+      std::filesystem::create_directory(hf);
+      write_hf(c, dir);
+      auto config = c.config();
+      config.erase("eos_token_id");
+      if (magnitude != 0) config["rope_scaling"]["attention_factor"] = magnitude;
+      write_file(dir / "config.json", config.dump());
+      for (const char* name : {"config.json", "model.safetensors"})
+        std::filesystem::rename(dir / name, hf + "/" + name);
+      convert(hf, gguf);
+      convert(gguf, back);
+      const auto written = nlohmann::json::parse(read_file(back + "/config.json"));
+      CHECK(written["max_position_embeddings"] == config["max_position_embeddings"]);
+      CHECK(written["original_max_position_embeddings"] == config["original_max_position_embeddings"]);
+      CHECK(written["rope_scaling"].contains("attention_factor") == (magnitude != 0));
+      const Rope a = config_from_json(hf + "/config.json").rope, b = config_from_json(back + "/config.json").rope;
+      CHECK(b.type == Rope::Type::longrope);
+      CHECK(b.divisors == a.divisors);
+      CHECK(b.long_divisors == a.long_divisors);
+      CHECK(b.long_positions == a.long_positions);
+      CHECK(b.magnitude == doctest::Approx(a.magnitude).epsilon(1e-6));
+      const auto want = flat_logits(load_oracle(hf), c.prompt());
+      CHECK(max_difference(flat_logits(load_oracle(gguf), c.prompt()), want) <= 1e-4F);
+      CHECK(max_difference(flat_logits(load_oracle(back), c.prompt()), want) <= 1e-4F);
+    }
+  }
+}
+
+TEST_CASE("convert: a reward model keeps its head in a directory, and has no form in a GGUF") {
+  const TempDir dir("convert_reward");
+  for (const ParityCase& c : parity_cases()) {
+    if (!c.is_reward()) continue;
+    CAPTURE(c.name);
+    const std::string hf = dir / "hf", copy = dir / "copy";
+    for (const auto& path : {hf, copy}) std::filesystem::remove_all(path);
+    std::filesystem::create_directory(hf);
+    write_hf(c, dir);
+    for (const char* name : {"config.json", "model.safetensors"}) std::filesystem::rename(dir / name, hf + "/" + name);
+    CHECK(contains(error_of([&] { convert(hf, dir / "new.gguf"); }), "scalar head of a reward model"));
+    convert(hf, copy, {.type = DType::bf16});  // which holds the same values
+    const auto a = load_oracle(hf), b = load_oracle(copy);
+    CHECK(b->config().reward_head);
+    CHECK(flat_logits(a, c.prompt()) == flat_logits(b, c.prompt()));
+  }
+}
+
+TEST_CASE("convert: a sentencepiece vocabulary becomes a tokenizer.model, and comes back") {
+  const TempDir dir("convert_spm");
+  const MadeModel model(4, 2, true);
+  std::vector<std::string> pieces{"<unk>", "<s>", "</s>", "\u2581", "t", "h", "e", "a", "n", "y", "\u2581t", "he"};
+  pieces.insert(pieces.end(), {"\u2581the", "an", "<add ed>", "ny", "<|end|>"});
+  std::vector<std::int32_t> types{2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4, 5, 3};
+  pieces.resize(48);  // the ids behind have no text
+  types.resize(48, 5);
+  std::vector<float> scores;
+  for (int i = 0; i < 48; ++i) scores.push_back(-static_cast<float>(i));
+  const auto write = [&](const std::string& path, bool space_prefix) {
+    GgufWriter out;
+    add_config(out, model.config);
+    out.add_string("tokenizer.ggml.model", "llama");
+    out.add_strings("tokenizer.ggml.tokens", pieces);
+    out.add_floats("tokenizer.ggml.scores", scores);
+    out.add_ints("tokenizer.ggml.token_type", types);
+    out.add_u32("tokenizer.ggml.eot_token_id", 16);
+    out.add_bool("tokenizer.ggml.add_space_prefix", space_prefix);
+    out.add_string("tokenizer.chat_template", "{{ x }}");
+    add_tensors(out, model);
+    write_file(path, out.bytes());
+  };
+  for (const bool space_prefix : {true, false}) {
+    CAPTURE(space_prefix);
+    const std::string gguf = dir / "a.gguf", hf = dir / "dir", back = dir / "b.gguf";
+    for (const auto& path : {gguf, hf, back}) std::filesystem::remove_all(path);
+    write(gguf, space_prefix);
+    convert(gguf, hf);
+    CHECK_FALSE(std::filesystem::exists(hf + "/tokenizer.json"));
+    convert(hf, back);
+    const auto a = load_oracle(gguf);
+    for (const std::string& path : {hf, back}) {
+      CAPTURE(path);
+      const auto b = load_oracle(path);
+      const std::vector<TokenId> prompt{1, 3, 14, 7, 7, 47};
+      CHECK(flat_logits(a, prompt) == flat_logits(b, prompt));
+      CHECK(b->eos_ids() == std::vector<TokenId>{2, 16});
+      CHECK(b->tokenizer()->spec().scores == a->tokenizer()->spec().scores);
+      CHECK(b->tokenizer()->spec().chat_template == "{{ x }}");
+      for (const std::string text : {"", "the any", "  a<add ed>the", "<|end|> the<s>", "x\n", "\u2581then"}) {
+        for (const bool special : {true, false}) {
+          CAPTURE(text);
+          const EncodeOptions options{.parse_special = special};
+          CHECK(b->tokenizer()->encode(text, options) == a->tokenizer()->encode(text, options));
+        }
+      }
+    }
+  }
+  pieces[40] = "the";
+  pieces[41] = "the";
+  types[40] = types[41] = 1;
+  write(dir / "twice.gguf", true);
+  CHECK(contains(error_of([&] { convert(dir / "twice.gguf", dir / "twice"); }), "piece 41, which is there twice,"));
 }
 
 TEST_CASE("convert: every type, with its error; matrices whose rows are no whole blocks are stored more exactly") {

@@ -119,6 +119,42 @@ TEST_CASE("parity: rope's magnitude is that of transformers, and inspect prints 
   }
 }
 
+TEST_CASE("inspect: what it says of every family") {
+  const TempDir dir("parity_inspect");
+  const std::map<std::string, std::vector<std::string>> said{
+      {"llama-1", {"4 query heads x 12, 4 KV heads", "unscaled"}},
+      {"llama-3.1", {"theta 500000, llama3, factor 8 from 128 positions (low 1, high 4)"}},
+      {"llama-3.2-tied", {"tied to the embedding table"}},
+      {"llama-linear", {"linear, factor 4"}},
+      {"llama-yarn-factors", {"yarn, factor 4 from 1024 positions (beta 8 to 2)", "magnitude 1.25"}},
+      {"llama-yarn-mscale", {"not truncated"}},
+      {"llama-biases", {"q, k, v and output biases", "feed-forward biases"}},
+      {"codellama", {"theta 1000000"}},
+      {"qwen2.5", {"qwen2, 2 layers", "q, k and v biases"}},
+      {"qwen3", {"qwen3, 2 layers", "q and k normed"}},
+      {"smollm3", {"smollm3, 4 layers", "none in layers 3"}},
+      {"phi-4-mini",
+       {"longrope, short factors up to 128 positions", "12 of 16 dimensions", "context       128 positions"}},
+      {"llama-reward", {"scalar: a reward model"}},
+  };
+  std::size_t n_checked = 0;
+  for (const ParityCase& c : parity_cases()) {
+    CAPTURE(c.name);
+    write_hf(c, dir);
+    const std::string text = load_oracle(dir.str())->describe();
+    CAPTURE(text);
+    for (const char* key : {"file ", "format        safetensors", "architecture ", "attention ", "rope ", "context ",
+                            "head ", "weights ", "compute ", "tokenizer     none in the file", "eos ids "}) {
+      CHECK_MESSAGE(contains(text, key), key);
+    }
+    const auto parts = said.find(c.name);
+    if (parts == said.end()) continue;
+    for (const std::string& part : parts->second) CHECK_MESSAGE(contains(text, part), part);
+    ++n_checked;
+  }
+  CHECK(n_checked == said.size());
+}
+
 TEST_CASE("random weights have the shape of every family, and give finite logits that the seed decides") {
   const TempDir dir("parity_random");
   for (const ParityCase& c : parity_cases()) {

@@ -13,7 +13,7 @@ import sys
 
 # The public headers. A header that is not listed fails the check, so that its layer is a decision.
 PUBLIC = {
-    "error": 0, "types": 0, "lse": 0, "attention_types": 0, "read_file": 0,
+    "error": 0, "types": 0, "lse": 0, "attention_types": 0, "read_file": 0, "mapped_file": 0,
     "tokenizer": 1,
     "kv_pool": 2, "tree": 2, "graph": 2,
     "plan": 3, "tree_file": 3,

@@ -1,5 +1,5 @@
 // Test helper: a vocabulary as a model file of the sentencepiece library, which is then the oracle for banyan's own
-// encoder. Fields by their numbers in the library's published sentencepiece_model.proto.
+// encoder.
 #pragma once
 
 #include <string>

@@ -207,6 +207,43 @@ TEST_CASE("sentencepiece: ids are those of the library, on the LLaMA vocabulary 
   }
 }
 
+TEST_CASE("sentencepiece: a tokenizer.model that banyan writes is one for the library, with the same ids") {
+  const auto check = [](const TokenizerSpec& spec, const std::vector<std::string>& texts) {
+    const std::string bytes = sentencepiece_file_of(spec);
+    sentencepiece::SentencePieceProcessor library;
+    REQUIRE(library.LoadFromSerializedProto(bytes).ok());
+    CHECK(library.GetPieceSize() == static_cast<int>(spec.pieces.size()));
+    CHECK(library.bos_id() == spec.bos);
+    CHECK(library.eos_id() == spec.eos.front());
+    CHECK(library.unk_id() == spec.unk);
+    const SentencepieceFile back = read_sentencepiece_model(bytes, "back");
+    CHECK(back.scores == spec.scores);
+    CHECK(back.kinds == spec.kinds);
+    const auto tokenizer = make_tokenizer(spec);
+    for (const std::string& text : texts) {
+      CAPTURE(text);
+      CHECK(without_bos(*tokenizer, text) == library.EncodeAsIds(text));
+    }
+  };
+  for (const bool space_prefix : {true, false}) {
+    TokenizerSpec spec = tiny_spm({kMark, "a", "b", kMark + "a", "ab", "a b", "b" + kMark}, true);
+    spec.kinds[spec.pieces.size() - 2] = TokenKind::user_defined;
+    spec.kinds.back() = TokenKind::unused;
+    spec.add_space_prefix = space_prefix;
+    spec.bos = 1;
+    spec.eos = {2};
+    spec.unk = 0;
+    check(spec, {"a", " a b", "aab  ba b", "\xE4\xBD\xA0", "<s>"});
+    spec.scores.clear();
+    CHECK_THROWS_WITH_AS(sentencepiece_file_of(spec), doctest::Contains("without scores"), Error);
+  }
+  if (const auto path = shared_vocab_path("llama-spm")) {
+    check(read_gguf_vocab(*path), read_inputs(*path));
+  } else {
+    MESSAGE("skipped: no shared vocabulary");
+  }
+}
+
 TEST_CASE("sentencepiece: an unused piece is merged through, and is its parts in the end") {
   TokenizerSpec spec = tiny_spm({kMark, "a", "b", "c", "abc", "ab"}, true);
   spec.add_space_prefix = false;

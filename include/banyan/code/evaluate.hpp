@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -51,6 +52,10 @@ struct SampleResult {
 
 // One line of the results file, without its end.
 std::string to_json_line(const SampleResult& result);
+
+// The results that a file holds, the last of each sample. Lines that are torn, or no results, are passed over: their
+// samples are run again. Empty if there is no file; throws Error{bad_file} when it cannot be read.
+std::map<SampleKey, SampleResult> read_results(const std::string& path);
 
 struct EvalOptions {
   std::string out;           // results file, JSON Lines; "" for none

@@ -3,6 +3,9 @@
 //
 // Numbers in tests never pass through a floating-point or 64-bit type: inputs and expected results are kept as text, so
 // an integer of 5,000 digits arrives as it was written. Read-only after loading.
+//
+// Files are untrusted: a file of problems of more than 32 MiB, unpacked, a line of more than 16 MiB, a question of more
+// than 4 MiB or tests of more than 1 GiB are refused, and a file that is refused costs little memory.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +55,9 @@ struct LoadOptions {
 
 struct ProblemSet {
   std::vector<CodeProblem> problems;  // APPS: by folder name; HumanEval: as in the file
-  std::vector<Error> errors;          // one for each problem that could not be read: names file and key
+  // One for each problem that could not be read, the first 1,000 of them: names file and key.
+  std::vector<Error> errors;
+  std::int64_t n_errors = 0;  // all of them
 };
 
 // `path` is an APPS directory (or one problem folder of it), or a HumanEval JSON Lines file, plain or gzipped;

@@ -2,6 +2,7 @@
 //
 // A line is one JSON object, valid UTF-8, with no NaN or infinity in it (they become null). A line counts when its line
 // end is on disk; a process that was killed leaves at most one torn line at the end, which the next writer cuts off.
+// Files that are read are untrusted: they are read line by line, and a line of more than 16 MiB is an error by itself.
 // Threads: a writer may be used by several threads at once.
 #pragma once
 
@@ -58,7 +59,8 @@ class JsonLinesWriter {
 
 struct SampleFile {
   std::vector<SampleRecord> samples;
-  std::vector<Error> errors;  // a line that is no sample, or repeats a key: names file and line
+  std::vector<Error> errors;  // the first 1,000 lines that are no sample, or repeat a key: names file and line
+  std::int64_t n_errors = 0;  // all of them
 };
 
 // Lines without sample_id (human-eval's own files) get the numbers 0, 1, … within their task. A last line without its

@@ -1,4 +1,4 @@
-#include "model/mapped_file.hpp"
+#include "banyan/mapped_file.hpp"
 
 #include <cerrno>
 #include <cstdint>

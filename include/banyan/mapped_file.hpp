@@ -1,4 +1,4 @@
-// A file mapped read-only into memory, owned. Layer 5, internal. It knows no format.
+// A file mapped read-only into memory, owned. Layer 0. It knows no format.
 //
 // The pages are those of the page cache, so reading weights from it makes no second copy. A file that another process
 // shortens while it is mapped raises SIGBUS on access: checkpoints are not to be written while they are loaded.
