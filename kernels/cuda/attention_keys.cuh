@@ -22,8 +22,8 @@ class KeyStream {
   __device__ __forceinline__ KeyStream(const TileParams& p, const WorkItem& item, int kv_head, std::uint32_t ring,
                                        int stage)
       : run_(p.work.runs + item.run), ring_(ring), n_left_(item.n_keys), stage_(stage) {
-    slot_ = run_->first + item.run_offset;
-    n_left_in_run_ = run_->n - item.run_offset;
+    slot_ = static_cast<int>(run_->first) + item.run_offset;
+    n_left_in_run_ = static_cast<int>(run_->n) - item.run_offset;
     const std::int64_t head = kv_head * p.n_slots;
     keys_ = static_cast<const char*>(p.k) + head * S::kSlotBytes;
     values_ = static_cast<const char*>(p.v) + head * S::kSlotBytes;
@@ -37,18 +37,21 @@ class KeyStream {
   // commits.
   __device__ __forceinline__ void start(int part) {
     const char* base = part < S::kParts ? keys_ : values_;
-    if (S::kCopiesTilesOfRuns && min(n_left_in_run_, std::int64_t{n_left_}) >= S::kTileKeys) {
-      copy_neighbours(base + slot_ * S::kSlotBytes);
+    if (S::kCopiesTilesOfRuns && min(n_left_in_run_, n_left_) >= S::kTileKeys) {
+      copy_neighbours(base + std::int64_t{slot_} * S::kSlotBytes);
       if (part == 1) next_tile();
     } else if (n_left_ > 0) {
       const int i = part % S::kParts, group = i / kGroup;
+      const bool has_keys = S::kParts == 1 || i * S::kPartKeys < n_left_;
       if (part < S::kParts && i % kGroup == 0) {
         slot_bytes_[group] =
             place_of(i * S::kPartKeys + warp() * S::kKeysPerWarp + lane() % (kGroup * S::kKeysPerWarp));
       }
-      copy(base, slot_bytes_[group], i % kGroup * S::kKeysPerWarp);
+      if (has_keys) copy(base, slot_bytes_[group], i % kGroup * S::kKeysPerWarp);
       if constexpr (S::kIsScaled) {
-        copy_scales(part < S::kParts ? key_scales_ : value_scales_, slot_bytes_[group], i % kGroup * S::kKeysPerWarp);
+        if (has_keys) {
+          copy_scales(part < S::kParts ? key_scales_ : value_scales_, slot_bytes_[group], i % kGroup * S::kKeysPerWarp);
+        }
       }
       if (part == 2 * S::kParts - 1) next_tile();
     }
@@ -64,7 +67,7 @@ class KeyStream {
   // Of the key that stands `key` behind the tile's first; -1 behind the last.
   __device__ __forceinline__ std::int64_t place_of(int key) const {
     if (key >= n_left_) return -1;
-    if (key < n_left_in_run_) return (slot_ + key) * S::kSlotBytes;
+    if (key < n_left_in_run_) return std::int64_t{slot_ + key} * S::kSlotBytes;
     const SlotRun* run = run_;
     std::int64_t rest = key - n_left_in_run_;
     for (++run; rest >= run->n; ++run) rest -= run->n;
@@ -117,18 +120,18 @@ class KeyStream {
     n_left_in_run_ -= S::kTileKeys;
     while (n_left_ > 0 && n_left_in_run_ <= 0) {
       ++run_;
-      slot_ = run_->first - n_left_in_run_;
-      n_left_in_run_ += run_->n;
+      slot_ = static_cast<int>(run_->first) - n_left_in_run_;
+      n_left_in_run_ += static_cast<int>(run_->n);
     }
   }
 
   const SlotRun* run_;                           // the one with the tile's first key
   const char *keys_, *values_;                   // of the KV head
   const float *key_scales_, *value_scales_;      // likewise, where S::kIsScaled
-  std::int64_t slot_, n_left_in_run_;            // from the tile's first key on
   std::int64_t slot_bytes_[S::kParts / kGroup];  // of this lane's keys, in bytes from the first slot
   std::uint32_t ring_;
-  int n_left_;  // keys from the tile's first on
+  int n_left_;                // keys from the tile's first on
+  int slot_, n_left_in_run_;  // from the tile's first key on
   int stage_;
 };
 

@@ -5,7 +5,7 @@
 // One warp per row and head; a lane has four neighbours of every 128 dims. A row of no partial, or of empty ones, is 0
 // with -inf.
 #include "kernels/cuda/attention_merge.hpp"
-#include "kernels/cuda/check.hpp"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tile_ops.cuh"
 
 namespace banyan::kernels::cuda {
@@ -57,7 +57,9 @@ __device__ void merge(const MergeParams& p, std::int64_t row, int head) {
 }
 
 __global__ void __launch_bounds__(32 * kWarps) merge_kernel(const __grid_constant__ MergeParams p) {
+  let_successor_begin();
   const std::int64_t n = std::int64_t{p.work.header->n_merge_rows} * p.n_heads_q;
+  wait_for_predecessor();
   const std::int64_t n_warps = std::int64_t{gridDim.x} * kWarps;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; i < n; i += n_warps) {
     merge(p, p.work.merge_rows[i / p.n_heads_q], static_cast<int>(i % p.n_heads_q));
@@ -67,8 +69,7 @@ __global__ void __launch_bounds__(32 * kWarps) merge_kernel(const __grid_constan
 }  // namespace
 
 void launch_merge(const MergeParams& params, unsigned n_blocks, cudaStream_t stream) {
-  merge_kernel<<<n_blocks, 32 * kWarps, 0, stream>>>(params);
-  check_launch("attention merge");
+  launch_overlapped("attention merge", merge_kernel, n_blocks, 32 * kWarps, stream, params);
 }
 
 }  // namespace banyan::kernels::cuda

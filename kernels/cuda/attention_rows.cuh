@@ -107,10 +107,13 @@ class TileRows {
       for (int half = 0; half < 2; ++half) {
         if (!has_row(f, half) || n_visible_[f][half] == 0) continue;
         const RowInfo info = p_.work.rows[row(f, half)];
+        const std::int64_t to = slot(info, f, half);
+        if (item_.n_merged > 0) add_partial(f, half, to);
+        if (item_.n_merged > 1) add_partial(f, half, to + p_.n_heads_q);
         if (info.n_partials == 1 && info.last_call == item_.call) {
           store_result(f, half);
         } else {
-          store_state(f, half, slot(info, f, half));
+          store_state(f, half, to);
         }
       }
     }
@@ -217,6 +220,23 @@ class TileRows {
           o_[f][n][2 * half + 1] = pair.y;
         }
       }
+    }
+  }
+
+  // At the end, when scores and queries are done with: there is room in the registers then.
+  __device__ __forceinline__ void add_partial(int f, int half, std::int64_t from) {
+    const float2 state = reinterpret_cast<const float2*>(p_.partial_state)[from];
+    const float larger = fmaxf(maximum_[f][half], state.x);
+    const float base = larger == negative_infinity() ? 0.0F : larger;
+    const float own = exp2_approx(__fsub_rn(maximum_[f][half], base)), other = exp2_approx(__fsub_rn(state.x, base));
+    maximum_[f][half] = larger;
+    sum_[f][half] = __fmaf_rn(sum_[f][half], own, __fmul_rn(other, state.y));
+    const auto* o = reinterpret_cast<const float2*>(p_.partial_o + from * S::kHeadDim) + lane() % 4;
+#pragma unroll
+    for (int n = 0; n < S::kHeadDim / 8; ++n) {
+      const float2 pair = o[4 * n];
+      o_[f][n][2 * half] = __fmaf_rn(other, pair.x, __fmul_rn(o_[f][n][2 * half], own));
+      o_[f][n][2 * half + 1] = __fmaf_rn(other, pair.y, __fmul_rn(o_[f][n][2 * half + 1], own));
     }
   }
 

@@ -13,14 +13,15 @@
 // Keys in f8_e4m3 stand in the ring as they are stored, with their scales, and are widened to bf16 once for the block,
 // part by part, before they are multiplied: exactly, so that a row has the bits that it has with such keys in bf16.
 //
-// Blocks are persistent: each draws the next item from a counter until there is none, and the last to draw sets the
-// counter back to 0. Which block computes an item changes no bit of it.
+// Blocks are persistent: each begins with the item of its own number and then draws from a counter until there is none;
+// the last to draw sets the counter back to 0. Which block computes an item changes no bit of it.
 #pragma once
 
 #include <type_traits>
 
 #include "kernels/cuda/attention_keys.cuh"
 #include "kernels/cuda/attention_rows.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tile_ops.cuh"
 #include "kernels/cuda/tile_params.hpp"
 
@@ -220,6 +221,7 @@ __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem
                                              unsigned char* shared) {
   const std::uint32_t ring = shared_address(shared);
   KeyStream<S> stream(p, item, kv_head, ring, 0);
+  wait_for_predecessor();
 #pragma unroll
   for (int i = 0; i < S::kStages - 1; ++i) {
     stream.start(i % (2 * S::kParts));
@@ -231,6 +233,7 @@ __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem
   int stage = 0;
   for (int tile = 0; tile < n_tiles; ++tile) {
     const bool sees = rows.sees(tile);
+    const int n_left = item.n_keys - tile * S::kTileKeys;
 #pragma unroll
     for (int i = 0; i < 2 * S::kParts; ++i) {
       wait_copies<S::kStages - 2>();
@@ -245,9 +248,11 @@ __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem
       }
       stage = (stage + 1) % S::kStages;
       if (!sees) continue;
-      if (i < S::kParts) rows.add_scores(i, part);
+      // Parts without a key were not copied; their scores, whatever they are, are masked, and weights of 0 add nothing.
+      const bool has_keys = S::kParts == 1 || i % S::kParts * S::kPartKeys < n_left;
+      if (i < S::kParts && has_keys) rows.add_scores(i, part);
       if (i == S::kParts - 1) rows.softmax(tile);
-      if (i >= S::kParts) rows.add_values(i - S::kParts, part);
+      if (i >= S::kParts && has_keys) rows.add_values(i - S::kParts, part);
     }
   }
   rows.store();
@@ -272,20 +277,25 @@ template <class S>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
     attention_tile_kernel(const __grid_constant__ TileParams p) {
   extern __shared__ __align__(16) unsigned char shared[];
+  let_successor_begin();
   const WorkHeader::Range range = p.work.header->items[p.phase][p.kind];
   const auto n_tickets = static_cast<std::uint32_t>(range.end - range.begin) * static_cast<std::uint32_t>(p.n_heads_kv);
-  std::uint32_t drawn = 0, ticket = 0;
-  if (threadIdx.x == 0) drawn = atomicAdd(p.ticket, 1U);
-  for (;;) {
-    ticket = broadcast<S>(drawn);
-    if (ticket >= n_tickets) break;
-    if (threadIdx.x == 0) drawn = atomicAdd(p.ticket, 1U);  // the next one, while this one is computed
+  const bool draws = n_tickets > gridDim.x;
+  std::uint32_t drawn = 0, ticket = blockIdx.x;  // everybody's first is given
+  while (ticket < n_tickets) {
     const std::uint32_t index = ticket / static_cast<std::uint32_t>(p.n_heads_kv);
     const WorkItem& item = p.work.items[range.begin + static_cast<int>(index)];
+    if (draws) {
+      wait_for_predecessor();
+      if (threadIdx.x == 0) drawn = gridDim.x + atomicAdd(p.ticket, 1U);  // the next one, while this one is computed
+    }
     compute_item<S>(p, item, static_cast<int>(ticket - index * static_cast<std::uint32_t>(p.n_heads_kv)), shared);
+    if (!draws) return;
+    ticket = broadcast<S>(drawn);
   }
+  wait_for_predecessor();  // of blocks without an item, too: who comes behind this kernel counts on it (launch.cuh)
   // Every block draws in vain once. The one that does so last leaves the counter as it was.
-  if (threadIdx.x == 0 && ticket == n_tickets + gridDim.x - 1) *p.ticket = 0;
+  if (draws && threadIdx.x == 0 && ticket == n_tickets + gridDim.x - 1) *p.ticket = 0;
 }
 
 template <class S>

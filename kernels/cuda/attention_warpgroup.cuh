@@ -18,6 +18,7 @@
 
 #include "kernels/cuda/attention_keys.cuh"
 #include "kernels/cuda/attention_rows.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/warpgroup_ops.cuh"
 
 namespace banyan::kernels::cuda {
@@ -293,7 +294,9 @@ __device__ __forceinline__ void run_warpgroups(const TileParams& p, unsigned cha
   const Signals<S> signals{ring + S::kRingBytes + S::kQueryBytes};
   if (threadIdx.x == 0) signals.make();
   __syncthreads();
+  let_successor_begin();
   const WorkHeader::Range range = p.work.header->items[p.phase][p.kind];
+  wait_for_predecessor();
   const auto n_items = static_cast<std::uint32_t>(range.end - range.begin);
   const auto n_heads_kv = static_cast<std::uint32_t>(p.n_heads_kv), n_tickets = n_items * n_heads_kv;
   Tickets<S> tickets(signals);

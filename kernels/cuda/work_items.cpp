@@ -37,6 +37,9 @@ constexpr std::array<KindCost, kTileKinds> kKindCosts{{{12, 64, 64}, {3, 128, 12
 // Where more calls than these are cut, their pieces even each other out.
 constexpr std::size_t kFewCalls = 32;
 
+// Each partial that an item merges takes its lanes 32 loads, of which most idle where a tile has one row.
+constexpr std::int32_t kMostMerged = 2;
+
 constexpr std::int64_t n_equal_pieces(std::int64_t n_keys, std::int64_t length) {
   return std::max<std::int64_t>(1, (n_keys + length / 2) / length);
 }
@@ -62,6 +65,7 @@ void WorkItems::build(std::span<const std::int32_t> positions, std::span<const S
   calls_ = calls;
   check_32_bits(std::ssize(positions) * group_, "packed rows");
   check_32_bits(std::ssize(runs), "slot runs");
+  for (const SlotRun& run : runs) check_32_bits(run.first + run.n, "KV slots");
   unsorted_.clear();
   keys_of_sort_.clear();
   n_phases_ = 0;
@@ -217,11 +221,19 @@ void WorkItems::add_call(std::int32_t index, const AttentionCall& call) {
   }
 }
 
+std::int32_t WorkItems::n_merged(const RowState& state, const Segment& segment, std::int32_t n_packed) const {
+  const bool one_piece = pieces_.size() == 1 || pieces_[1].begin >= segment.most_keys;
+  const bool all_done = static_cast<std::int32_t>(kind_of(n_packed, n_packed)) < state.kind;
+  const bool merges = !options_.deterministic && one_piece && all_done && state.n_partials <= kMostMerged;
+  return merges ? state.n_partials : 0;
+}
+
 void WorkItems::add_tiles(std::int32_t index, const AttentionCall& call, const Segment& segment) {
   const RowState& state = states_[at(segment.row_begin)];
   const bool goes_on = continues(state);
   const std::int32_t n_packed = (segment.row_end - segment.row_begin) * group_;
-  std::int32_t ordinal = state.n_partials - (goes_on ? 1 : 0);
+  const std::int32_t merged = n_merged(state, segment, n_packed);
+  std::int32_t ordinal = state.n_partials - (goes_on ? 1 : 0) - merged;
   for (const Piece& piece : pieces_) {
     if (piece.begin >= segment.most_keys) break;
     const bool is_chained = goes_on && &piece == pieces_.data();
@@ -243,7 +255,8 @@ void WorkItems::add_tiles(std::int32_t index, const AttentionCall& call, const S
       const std::int32_t n_keys = std::min(n_seen, piece.end) - piece.begin;
       if (n_keys > 0) {
         unsorted_.push_back({piece.run, piece.run_offset, static_cast<std::int32_t>(call.kv_position) + piece.begin,
-                             n_keys, segment.row_begin, begin, end - begin, ordinal, index, is_chained ? 1 : 0});
+                             n_keys, segment.row_begin, begin, end - begin, ordinal, index, is_chained ? 1 : 0,
+                             merged});
         const std::int32_t launch = phase * kTileKinds + static_cast<std::int32_t>(kind);
         keys_of_sort_.push_back((launch + 1) * kLengthClasses - 1 - length_class(n_keys));  // longest first
       }
@@ -254,7 +267,12 @@ void WorkItems::add_tiles(std::int32_t index, const AttentionCall& call, const S
 }
 
 void WorkItems::advance_rows(std::int32_t index, const AttentionCall& call, const Segment& segment) {
-  const bool goes_on = continues(states_[at(segment.row_begin)]);
+  const RowState before = states_[at(segment.row_begin)];
+  const bool goes_on = continues(before);
+  const std::int32_t n_packed = (segment.row_end - segment.row_begin) * group_;
+  const std::int32_t merged = n_merged(before, segment, n_packed);
+  const std::int32_t last_tile = (n_packed - 1) % static_cast<std::int32_t>(kTileRows[kTileKinds - 1]) + 1;
+  const std::int32_t kind = std::min(before.kind, static_cast<std::int32_t>(kind_of(last_tile, n_packed)));
   const auto last = static_cast<std::int32_t>(pieces_.size()) - 1;
   for (std::int32_t row = segment.row_begin; row < segment.row_end; ++row) {
     std::int32_t i = last;  // the last piece of which the row sees a key
@@ -264,9 +282,11 @@ void WorkItems::advance_rows(std::int32_t index, const AttentionCall& call, cons
     }
     RowState& state = states_[at(row)];
     state.phase = goes_on && i == 0 ? state.phase + 1 : 0;
-    state.n_partials += i + (goes_on ? 0 : 1);
+    state.n_partials += i + (goes_on ? 0 : 1) - merged;
+    state.n_slots = std::max(state.n_slots, state.n_partials);
     state.n_pieces += i + 1;
     state.unit = pieces_[at(i)].unit;
+    if (!options_.deterministic) state.kind = kind;
     state.last_call = index;
   }
 }
@@ -278,7 +298,7 @@ void WorkItems::finish_rows() {
   for (std::size_t row = 0; row < states_.size(); ++row) {
     const RowState& s = states_[row];
     rows_.push_back({positions_[row], static_cast<std::int32_t>(n_partials_), s.n_partials, s.last_call});
-    if (s.n_pieces > 1) n_partials_ += s.n_partials;
+    if (s.n_pieces > 1) n_partials_ += s.n_slots;
     if (s.n_partials != 1) merge_rows_.push_back(static_cast<std::int32_t>(row));
     check_32_bits(n_partials_, "partials");
   }

@@ -12,6 +12,10 @@
 // A row with one partial needs no slot: its item writes the result. A piece of which a row sees no key (the mask rule
 // of AttentionCall) makes no partial for that row, so calls without visible keys change nothing at all.
 //
+// Merging. Where all partials that a row has so far come from earlier launches (wider tiles are launched first) and are
+// few, the next item merges them into its own state, which takes their place: below a root with many rows, a leaf's
+// item so ends in the result. What is left is merged behind the last launch. Not when deterministic.
+//
 // Pieces. Otherwise: of equal lengths, as many as fill the device at least cost (work_items.cpp has the formula).
 // Tiles of kind warpgroup are for such items alone, in calls of more than 64 packed rows.
 // Deterministic: cut at multiples of kUnitPositions *path positions*, and nowhere else; a unit that several calls share
@@ -57,12 +61,14 @@ class WorkItems {
  private:
   struct RowState {
     std::int32_t n_partials = 0;
-    std::int32_t n_pieces = 0;  // that touched the row; more than n_partials where a chain did
-    std::int32_t unit = -1;     // of its last partial (deterministic)
-    std::int32_t phase = 0;     // of the last piece
+    std::int32_t n_pieces = 0;       // that touched the row; more than n_partials where a chain or a merging item did
+    std::int32_t n_slots = 0;        // the most partials that it had
+    std::int32_t kind = kTileKinds;  // of its tiles so far, the one launched last; not looked at when deterministic
+    std::int32_t unit = -1;          // of its last partial (deterministic)
+    std::int32_t phase = 0;          // of the last piece
     std::int32_t last_call = -1;
     bool may_share_tile(const RowState& o) const {
-      return n_partials == o.n_partials && unit == o.unit && phase == o.phase;
+      return n_partials == o.n_partials && unit == o.unit && phase == o.phase && kind == o.kind;
     }
   };
   struct Piece {
@@ -91,6 +97,8 @@ class WorkItems {
   std::int32_t n_visible(const AttentionCall& call, std::int32_t row) const;
   std::int32_t most_visible(const AttentionCall& call, std::int32_t row_begin, std::int32_t row_end) const;
   bool continues(const RowState& state) const { return options_.deterministic && state.unit == pieces_.front().unit; }
+  // How many partials of these rows their item merges into its own.
+  std::int32_t n_merged(const RowState& state, const Segment& segment, std::int32_t n_packed) const;
   void finish_rows();
   void sort_items();
 

@@ -31,6 +31,7 @@ struct alignas(16) WorkItem {
   std::int32_t ordinal = 0;    // of its partial among those of each of its rows
   std::int32_t call = 0;       // index of the call
   std::int32_t continues = 0;  // 1: the slot holds the state of the unit's keys so far
+  std::int32_t n_merged = 0;   // partials in slots from its own on, of the row's keys before these: merged into its own
 };
 
 struct alignas(16) RowInfo {

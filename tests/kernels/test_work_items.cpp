@@ -18,8 +18,9 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Which keys went into each partial of each row, in order, as slots.
-using RowKeys = std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::int64_t>>;  // by (row, ordinal)
+// Which keys went into each partial of each row, in order, as slots; otherwise than deterministic, into each item.
+using RowKeys = std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::int64_t>>;  // by (row, ordinal), or
+                                                                                             // (row, position)
 
 struct Interpreter {
   const Forest& forest;
@@ -34,20 +35,22 @@ struct Interpreter {
   std::vector<State> slots;    // [n_partials, n_heads_q]
   std::vector<double> o, lse;  // results; NaN where nothing was written
   RowKeys keys;
+  bool deterministic;
   bool computes;  // or only follows the keys, which is quick enough for long nodes
 
-  Interpreter(const Forest& f, const Calls& c, const WorkItems& w, bool computes)
+  Interpreter(const Forest& f, const Calls& c, const WorkItems& w, bool deterministic, bool computes)
       : forest(f),
         calls(c),
         work(w),
         group(f.shape.n_heads_q / f.shape.n_heads_kv),
         d(f.shape.head_dim),
+        deterministic(deterministic),
         computes(computes) {
     slots.resize(at(work.n_partials() * f.shape.n_heads_q));
     o.assign(f.q.size(), NAN);
     lse.assign(at(f.n_rows() * f.shape.n_heads_q), NAN);
     for (int phase = 0; phase < work.n_phases(); ++phase) {
-      for (int kind = 0; kind < kTileKinds; ++kind) run_launch(phase, kind);
+      for (int kind = kTileKinds - 1; kind >= 0; --kind) run_launch(phase, kind);
     }
     for (const std::int32_t row : work.merge_rows()) merge(row);
   }
@@ -60,6 +63,7 @@ struct Interpreter {
       REQUIRE(item.n_packed > 0);
       REQUIRE(item.n_packed <= kTileRows[at(kind)]);
       REQUIRE((item.continues == 1) == (phase > 0));
+      if (deterministic) REQUIRE(item.n_merged == 0);
       // Longest first, up to the classes of length.
       if (i > range.begin) CHECK(item.n_keys <= work.items()[at(i - 1)].n_keys * 1.26 + 64);
       for (std::int64_t head = 0; head < forest.shape.n_heads_kv; ++head) {
@@ -81,17 +85,20 @@ struct Interpreter {
     State fresh;
     fresh.o.assign(at(d), 0.0);
     const std::int64_t slot = (info.partial_begin + item.ordinal) * forest.shape.n_heads_q + head;
-    if (!is_result || item.continues != 0) REQUIRE(item.ordinal < info.n_partials);
+    const bool is_last_row = row + 1 == std::ssize(work.rows());
+    const std::int64_t slots_end = is_last_row ? work.n_partials() : work.rows()[at(row + 1)].partial_begin;
+    if (!is_result) REQUIRE(info.partial_begin + item.ordinal < slots_end);
     State state = item.continues != 0 ? slots[at(slot)] : fresh;
     REQUIRE(std::ssize(state.o) == d);  // a state that is continued was stored before
     std::int64_t run = item.run, offset = item.run_offset;
-    std::vector<std::int64_t>& followed = keys[{row, item.ordinal}];
+    std::vector<std::int64_t>& followed = keys[{row, deterministic ? item.ordinal : item.kv_position}];
     for (std::int64_t k = 0; k < n; ++k, ++offset) {
       for (; offset >= calls.runs[at(run)].n; offset = 0) REQUIRE(++run < call.run_end);
       const std::int64_t key = calls.runs[at(run)].first + offset;
       if (head == 0) followed.push_back(key);
       if (computes) add(state, row, head, kv_head, key);
     }
+    for (std::int32_t i = 0; i < item.n_merged; ++i) add(state, slots[at(slot + i * forest.shape.n_heads_q)]);
     if (is_result) {
       finish(row, head, state);
     } else {
@@ -110,19 +117,22 @@ struct Interpreter {
     for (std::int64_t i = 0; i < d; ++i) s.o[at(i)] = s.o[at(i)] * old + p * forest.element(1, kv_head, key, i);
   }
 
+  static void add(State& sum, const State& s) {
+    REQUIRE(!s.o.empty());  // was stored
+    const double larger = std::max(s.maximum, sum.maximum);
+    const double a = std::exp(sum.maximum - larger), b = std::exp(s.maximum - larger);
+    for (std::size_t j = 0; j < s.o.size(); ++j) sum.o[j] = sum.o[j] * a + s.o[j] * b;
+    sum.sum = sum.sum * a + s.sum * b;
+    sum.maximum = larger;
+  }
+
   void merge(std::int32_t row) {
     const RowInfo& info = work.rows()[at(row)];
     for (std::int64_t head = 0; head < forest.shape.n_heads_q; ++head) {
       State sum;
       sum.o.assign(at(d), 0.0);
       for (std::int32_t i = 0; i < info.n_partials; ++i) {
-        const State& s = slots[at((info.partial_begin + i) * forest.shape.n_heads_q + head)];
-        REQUIRE(!s.o.empty());  // was stored
-        const double larger = std::max(s.maximum, sum.maximum);
-        const double a = std::exp(sum.maximum - larger), b = std::exp(s.maximum - larger);
-        for (std::int64_t j = 0; j < d; ++j) sum.o[at(j)] = sum.o[at(j)] * a + s.o[at(j)] * b;
-        sum.sum = sum.sum * a + s.sum * b;
-        sum.maximum = larger;
+        add(sum, slots[at((info.partial_begin + i) * forest.shape.n_heads_q + head)]);
       }
       finish(row, head, sum);
     }
@@ -152,7 +162,7 @@ RowKeys check(const Forest& forest, const Calls& calls, bool deterministic, int 
   WorkItems work;
   work.build(forest.positions, calls.runs, calls.calls,
              {forest.shape.n_heads_q, forest.shape.n_heads_kv, deterministic, n_sms, warpgroup_tiles});
-  Interpreter run(forest, calls, work, computes);
+  Interpreter run(forest, calls, work, deterministic, computes);
   if (computes) {
     const auto right = forest.oracle();
     check_near(run.o, right.o);
