@@ -128,6 +128,7 @@ Json config_json(const Checkpoint& model, DType type) {
   }
   if (spec.rope.type == Rope::Type::longrope) j["original_max_position_embeddings"] = spec.rope.original_positions;
   if (!model.eos_ids.empty()) j["eos_token_id"] = model.eos_ids;
+  if (!c.name.empty()) j["_name_or_path"] = c.name;
   return j;
 }
 
@@ -295,7 +296,8 @@ std::map<std::string, std::vector<float>> gguf_rope_tensors(const Rope& rope) {
 std::map<std::string, std::string> hf_files(const Checkpoint& model, DType type) {
   std::map<std::string, std::string> files;
   const auto add = [&](const char* name, const Json& json, int indent) { files[name] = json.dump(indent) + "\n"; };
-  add("config.json", config_json(model, type), 2);
+  // A name that is no UTF-8 loses the bytes that JSON has no words for: it is there for people alone.
+  files["config.json"] = config_json(model, type).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   try {
     if (model.tokenizer) {
       const TokenizerSpec& spec = model.tokenizer->spec();
