@@ -206,8 +206,10 @@ __device__ __forceinline__ void synchronize_block() {
 template <class S>
 __device__ __forceinline__ void widen_part(const unsigned char* stored, unsigned char* widened) {
   static_assert(S::kPartKeys * S::kVectors % S::kThreads == 0);
-#pragma unroll 4
-  for (int j = 0; j < S::kPartKeys * S::kVectors / S::kThreads; ++j) {
+  constexpr int kRounds = S::kPartKeys * S::kVectors / S::kThreads;
+  constexpr int kAtOnce = kRounds % 4 == 0 ? 4 : kRounds;  // eight of 128 dims at once spill registers
+#pragma unroll kAtOnce
+  for (int j = 0; j < kRounds; ++j) {
     const int i = j * S::kThreads + static_cast<int>(threadIdx.x), key = i / S::kVectors, vector = i % S::kVectors;
     const uint2 codes = reinterpret_cast<const uint2*>(stored)[i];
     const float scale = *reinterpret_cast<const float*>(stored + S::scale_place(key));
