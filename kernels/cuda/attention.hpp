@@ -56,7 +56,7 @@ void attention_generic(const AttentionTensors& tensors, const DeviceCalls& calls
 bool supports(const TensorShape& shape);
 
 // Of the current device, for WorkOptions: compute capability 9.0, in a build for sm_90a. Shapes without a kernel of
-// this kind (head_dim 80, 96; f8_e4m3) have its items done by that of wide tiles.
+// this kind (head_dim 80, 96) have its items done by that of wide tiles.
 bool has_warpgroup_tiles();
 
 // Scratch memory. Layers that follow each other on one stream share it.

@@ -135,4 +135,20 @@ class KeyStream {
   int stage_;
 };
 
+// A part of keys or values as it is stored, with its scales, in a stage of R, to bf16 as the products of S read it; by
+// the warps that copied it.
+template <class R, class S>
+__device__ __forceinline__ void widen_part(const unsigned char* stored, unsigned char* widened) {
+  constexpr int kThreads = 32 * S::kCopyWarps, kRounds = S::kPartKeys * S::kVectors / kThreads;
+  static_assert(S::kPartKeys * S::kVectors % kThreads == 0);
+  constexpr int kAtOnce = kRounds % 4 == 0 ? 4 : kRounds;  // eight of 128 dims at once spill registers
+#pragma unroll kAtOnce
+  for (int j = 0; j < kRounds; ++j) {
+    const int i = j * kThreads + static_cast<int>(threadIdx.x), key = i / S::kVectors, vector = i % S::kVectors;
+    const uint2 codes = reinterpret_cast<const uint2*>(stored)[i];
+    const float scale = *reinterpret_cast<const float*>(stored + R::scale_place(key));
+    *reinterpret_cast<uint4*>(widened + S::key_place(key, vector)) = widen_codes(codes, scale);
+  }
+}
+
 }  // namespace banyan::kernels::cuda

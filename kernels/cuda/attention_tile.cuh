@@ -203,19 +203,6 @@ __device__ __forceinline__ void synchronize_block() {
   }
 }
 
-// A part of keys or values as stored, with their scales, to bf16 as the products read it; by all threads of the block.
-template <class S>
-__device__ __forceinline__ void widen_part(const unsigned char* stored, unsigned char* widened) {
-  static_assert(S::kPartKeys * S::kVectors % S::kThreads == 0);
-#pragma unroll 4
-  for (int j = 0; j < S::kPartKeys * S::kVectors / S::kThreads; ++j) {
-    const int i = j * S::kThreads + static_cast<int>(threadIdx.x), key = i / S::kVectors, vector = i % S::kVectors;
-    const uint2 codes = reinterpret_cast<const uint2*>(stored)[i];
-    const float scale = *reinterpret_cast<const float*>(stored + S::scale_place(key));
-    *reinterpret_cast<uint4*>(widened + S::key_place(key, vector)) = widen_codes(codes, scale);
-  }
-}
-
 template <class S>
 __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem& item, int kv_head,
                                              unsigned char* shared) {
@@ -242,7 +229,7 @@ __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem
       commit_copies();
       std::uint32_t part = ring + stage * S::kStageBytes;
       if constexpr (S::kIsScaled) {
-        widen_part<S>(shared + stage * S::kStageBytes, shared + S::kRingBytes);
+        widen_part<S, S>(shared + stage * S::kStageBytes, shared + S::kRingBytes);
         synchronize_block<S>();
         part = ring + S::kRingBytes;
       }

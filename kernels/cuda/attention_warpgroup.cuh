@@ -14,7 +14,12 @@
 //
 // Blocks are persistent: the copying warpgroup draws items from a counter and goes ahead to the next one while the
 // others are still at work; they learn of items through a ring of two tickets.
+//
+// Keys in f8_e4m3 come into a smaller ring as they are stored, and the copying warpgroup widens each part to bf16 on
+// its way into the one that the others read: exactly.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/cuda/attention_keys.cuh"
 #include "kernels/cuda/attention_rows.cuh"
@@ -25,9 +30,10 @@ namespace banyan::kernels::cuda {
 
 // The kernel's shape. 128 dims: 128 x 128 tiles are 32 KiB of keys and 32 KiB of values, and two of each are in flight;
 // S, P and O take 160 registers.
-template <class T, int kDim>
+template <class Stored, int kDim>
 struct WarpgroupTile {
-  using Type = T;
+  static constexpr bool kIsScaled = std::is_same_v<Stored, E4m3>;
+  using Type = std::conditional_t<kIsScaled, __nv_bfloat16, Stored>;  // that is multiplied
   static constexpr int kHeadDim = kDim;
   static constexpr int kRows = static_cast<int>(kTileRows[static_cast<int>(TileKind::warpgroup)]);
   static constexpr int kFragments = 1;
@@ -42,8 +48,7 @@ struct WarpgroupTile {
   static constexpr int kCopyWarps = kGroupThreads / 32;
   static constexpr int kKeysPerWarp = kPartKeys / kCopyWarps;
   static constexpr int kVectors = kHeadDim / 8;
-  static constexpr int kSlotBytes = kHeadDim * 2, kSlotVectors = kVectors;
-  static constexpr bool kIsScaled = false;
+  static constexpr int kSlotBytes = kHeadDim * static_cast<int>(sizeof(Stored)), kSlotVectors = kSlotBytes / 16;
 
   // Keys, values and queries stand in panels of 64 dims (warpgroup_ops.cuh).
   static constexpr int kKeyPanelBytes = kPartKeys * kPanelRowBytes;
@@ -52,7 +57,22 @@ struct WarpgroupTile {
   static constexpr int kQueryBytes = kHeadDim / 64 * kQueryPanelBytes;
   static constexpr int kRingBytes = kStages * kStageBytes;
   static constexpr int kBarrierBytes = 8 * (2 * kStages + 4) + 8;
-  static constexpr int kSharedBytes = kRingBytes + kQueryBytes + kBarrierBytes;
+
+  // Keys with scales on their way, close together.
+  struct StoredRing {
+    static constexpr bool kIsScaled = true, kCopiesTilesOfRuns = false;
+    static constexpr int kTileKeys = WarpgroupTile::kTileKeys, kPartKeys = kTileKeys, kParts = 1;
+    static constexpr int kCopyWarps = WarpgroupTile::kCopyWarps, kKeysPerWarp = WarpgroupTile::kKeysPerWarp;
+    static constexpr int kSlotBytes = WarpgroupTile::kSlotBytes, kSlotVectors = WarpgroupTile::kSlotVectors;
+    static constexpr int kStages = kHeadDim <= 128 ? 3 : 2;  // what shared memory has room for
+    static constexpr int kStageBytes = kPartKeys * (kSlotBytes + 4);
+    static __device__ __forceinline__ int slot_place(int key, int vector) { return key * kSlotBytes + vector * 16; }
+    static __device__ __forceinline__ int scale_place(int key) { return kPartKeys * kSlotBytes + key * 4; }
+  };
+  static constexpr int kStoredPlace = kRingBytes + kQueryBytes;
+  static constexpr int kStoredBytes = kIsScaled ? StoredRing::kStages * StoredRing::kStageBytes : 0;
+  static constexpr int kSignalsPlace = kStoredPlace + kStoredBytes;
+  static constexpr int kSharedBytes = kSignalsPlace + kBarrierBytes;
 
   static __device__ __forceinline__ int first_row() {
     return (static_cast<int>(threadIdx.x) - kGroupThreads) / 32 * 16;
@@ -239,6 +259,39 @@ __device__ __forceinline__ void copy_item(const TileParams& p, const WorkItem& i
   }
 }
 
+// The same for keys with scales. A part is awaited, the next one started into the stage that has become free, and then
+// the first is widened.
+template <class S>
+__device__ __forceinline__ void widen_item(const TileParams& p, const WorkItem& item, int kv_head,
+                                           unsigned char* shared, Signals<S> signals, Cursor<S>& cursor) {
+  using R = typename S::StoredRing;
+  constexpr int kCopiers = 5;  // named barrier
+  unsigned char* stored = shared + S::kStoredPlace;
+  KeyStream<R> stream(p, item, kv_head, shared_address(stored), 0);
+  named_wait(kCopiers, S::kGroupThreads);  // the item before has been widened
+#pragma unroll
+  for (int i = 0; i < R::kStages - 1; ++i) {
+    stream.start(i);
+    commit_copies();
+  }
+  int stage = 0;
+  for (int begin = 0; begin < item.n_keys; begin += S::kTileKeys) {
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      wait_copies<R::kStages - 2>();
+      named_wait(kCopiers, S::kGroupThreads);
+      stream.start((part + R::kStages - 1) % 2);
+      commit_copies();
+      wait(signals.empty(cursor.stage), cursor.parity ^ 1);
+      widen_part<R, S>(stored + stage * R::kStageBytes, shared + cursor.stage * S::kStageBytes);
+      fence_for_matrices();
+      arrive(signals.full(cursor.stage));
+      cursor.advance(1);
+      stage = (stage + 1) % R::kStages;
+    }
+  }
+}
+
 template <class S>
 __device__ __forceinline__ void await_part(Signals<S> signals, const Cursor<S>& part) {
   wait(signals.full(part.stage), part.parity);
@@ -291,7 +344,7 @@ __device__ __forceinline__ void multiply_item(WarpgroupRows<S>& rows, int n_keys
 template <class S>
 __device__ __forceinline__ void run_warpgroups(const TileParams& p, unsigned char* shared) {
   const std::uint32_t ring = shared_address(shared);
-  const Signals<S> signals{ring + S::kRingBytes + S::kQueryBytes};
+  const Signals<S> signals{ring + S::kSignalsPlace};
   if (threadIdx.x == 0) signals.make();
   __syncthreads();
   let_successor_begin();
@@ -312,7 +365,12 @@ __device__ __forceinline__ void run_warpgroups(const TileParams& p, unsigned cha
       if (ticket >= n_tickets) break;
       if (threadIdx.x == 0) drawn = atomicAdd(p.ticket, 1U);  // the next one, while this one is copied
       const ItemPlace place(ticket, n_items, n_heads_kv);
-      copy_item<S>(p, p.work.items[range.begin + place.index], place.kv_head, ring, signals, cursor);
+      const WorkItem& item = p.work.items[range.begin + place.index];
+      if constexpr (S::kIsScaled) {
+        widen_item<S>(p, item, place.kv_head, shared, signals, cursor);
+      } else {
+        copy_item<S>(p, item, place.kv_head, ring, signals, cursor);
+      }
     }
     // Every block draws in vain once. The one that does so last leaves the counter as it was.
     if (threadIdx.x == 0 && ticket == n_tickets + gridDim.x - 1) *p.ticket = 0;

@@ -171,6 +171,9 @@ TEST_CASE("CUDA attention over f8_e4m3 has the bits of attention over the same n
       CHECK(same_bits(on_a.generic(), on_b.generic()));
       CHECK(same_bits(on_a.tiles(false, 132, false), on_b.tiles(false, 132, false)));
       CHECK(same_bits(on_a.tiles(true), on_b.tiles(true)));
+      const Result hopper = on_a.tiles(false, 132, true);
+      CHECK(same_bits(hopper, on_b.tiles(false, 132, true)));
+      for (int again = 0; again < 3; ++again) CHECK(same_bits(hopper, on_a.tiles(false, 132, true)));
     }
   }
 }
