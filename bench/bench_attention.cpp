@@ -201,8 +201,8 @@ struct Bench {
     const DeviceArray<WorkHeader> header(std::span(&work.header(), 1));
     const DeviceArray<WorkItem> items(work.items());
     const DeviceArray<RowInfo> rows(work.rows());
-    const DeviceArray<std::int32_t> merge_rows(work.merge_rows()),
-        positions(std::span<const std::int32_t>(tree.positions));
+    const DeviceArray<MergeRow> merge_rows(work.merge_rows());
+    const DeviceArray<std::int32_t> positions(std::span<const std::int32_t>(tree.positions));
     const DeviceArray<SlotRun> runs(std::span<const SlotRun>(tree.runs));
     const DeviceArray<AttentionCall> calls(std::span<const AttentionCall>(tree.calls));
     const DeviceArray<float> partial_o(partial_o_bytes(work.n_partials(), shape) / 4);

@@ -7,7 +7,6 @@
 #include "banyan/error.hpp"
 #include "kernels/cuda/attention_merge.hpp"
 #include "kernels/cuda/check.hpp"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tile_table.hpp"
 
 namespace banyan::kernels::cuda {
@@ -110,8 +109,9 @@ void TileAttention::launch(const AttentionTensors& t, const DeviceWork& work, co
       p.kind = kind;
       p.ticket = partials.tickets + kind;
       void* arguments[] = {&p};
-      launch_overlapped("attention on tensor cores", kernel.function, kernel.n_blocks, kernel.n_threads,
-                        kernel.shared_bytes, stream, arguments);
+      check(
+          cudaLaunchKernel(kernel.function, kernel.n_blocks, kernel.n_threads, arguments, kernel.shared_bytes, stream),
+          "attention on tensor cores");
     }
   }
   if (!launches.merge) return;

@@ -5,7 +5,7 @@
 // One warp per row and head; a lane has four neighbours of every 128 dims. A row of no partial, or of empty ones, is 0
 // with -inf.
 #include "kernels/cuda/attention_merge.hpp"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/check.hpp"
 #include "kernels/cuda/tile_ops.cuh"
 
 namespace banyan::kernels::cuda {
@@ -19,9 +19,8 @@ __device__ float warp_max(float x) {
   return x;
 }
 
-__device__ void merge(const MergeParams& p, std::int64_t row, int head) {
+__device__ void merge(const MergeParams& p, const MergeRow& info, int head) {
   const int lane = static_cast<int>(threadIdx.x % 32), n_dims = p.head_dim;
-  const RowInfo info = p.work.rows[row];
   const std::int64_t stride = p.n_heads_q, first = std::int64_t{info.partial_begin} * stride + head;
   const auto* states = reinterpret_cast<const float2*>(p.partial_state) + first;
   float maximum = negative_infinity();
@@ -29,7 +28,7 @@ __device__ void merge(const MergeParams& p, std::int64_t row, int head) {
   maximum = warp_max(maximum);
   const float base = maximum == negative_infinity() ? 0.0F : maximum;
 
-  const std::int64_t to = row * stride + head;
+  const std::int64_t to = info.row * stride + head;
   for (int dim = 4 * lane; dim - 4 * lane < n_dims; dim += 128) {
     float sum = 0.0F;
     float4 o = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
@@ -57,9 +56,7 @@ __device__ void merge(const MergeParams& p, std::int64_t row, int head) {
 }
 
 __global__ void __launch_bounds__(32 * kWarps) merge_kernel(const __grid_constant__ MergeParams p) {
-  let_successor_begin();
   const std::int64_t n = std::int64_t{p.work.header->n_merge_rows} * p.n_heads_q;
-  wait_for_predecessor();
   const std::int64_t n_warps = std::int64_t{gridDim.x} * kWarps;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; i < n; i += n_warps) {
     merge(p, p.work.merge_rows[i / p.n_heads_q], static_cast<int>(i % p.n_heads_q));
@@ -69,7 +66,8 @@ __global__ void __launch_bounds__(32 * kWarps) merge_kernel(const __grid_constan
 }  // namespace
 
 void launch_merge(const MergeParams& params, unsigned n_blocks, cudaStream_t stream) {
-  launch_overlapped("attention merge", merge_kernel, n_blocks, 32 * kWarps, stream, params);
+  merge_kernel<<<n_blocks, 32 * kWarps, 0, stream>>>(params);
+  check_launch("attention merge");
 }
 
 }  // namespace banyan::kernels::cuda

@@ -6,7 +6,8 @@
 //
 // S, the shape of the kernel, says: Type, kHeadDim, kVectors, kTileKeys; kFragments (of a warp); first_row(), of the
 // warp in the tile; query_place(row, vector), where queries stand in shared memory; kSumsOfLanes: whether the sum of
-// weights is added over lanes only at the end, which is quicker, but depends on where the item began.
+// weights is added over lanes only at the end, which is quicker, but depends on where the item began; kMerges: whether
+// items of the kind may merge partials of earlier launches.
 #pragma once
 
 #include "kernels/cuda/tile_ops.cuh"
@@ -108,8 +109,10 @@ class TileRows {
         if (!has_row(f, half) || n_visible_[f][half] == 0) continue;
         const RowInfo info = p_.work.rows[row(f, half)];
         const std::int64_t to = slot(info, f, half);
-        if (item_.n_merged > 0) add_partial(f, half, to);
-        if (item_.n_merged > 1) add_partial(f, half, to + p_.n_heads_q);
+        if constexpr (S::kMerges) {
+          if (item_.n_merged > 1) add_partial(f, half, to - p_.n_heads_q);
+          if (item_.n_merged > 0) add_partial(f, half, to);
+        }
         if (info.n_partials == 1 && info.last_call == item_.call) {
           store_result(f, half);
         } else {

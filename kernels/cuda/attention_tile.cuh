@@ -21,7 +21,6 @@
 
 #include "kernels/cuda/attention_keys.cuh"
 #include "kernels/cuda/attention_rows.cuh"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tile_ops.cuh"
 #include "kernels/cuda/tile_params.hpp"
 
@@ -50,7 +49,7 @@ struct Tile {
   static constexpr int kStages = 4;
   static constexpr int kCopyWarps = kWarps;
   static constexpr int kKeysPerWarp = kPartKeys / kCopyWarps;
-  static constexpr bool kSumsOfLanes = false, kCopiesTilesOfRuns = false;
+  static constexpr bool kSumsOfLanes = false, kMerges = true, kCopiesTilesOfRuns = false;
 
   // A row in shared memory is an odd number of 16-byte vectors: eight rows at the same column fill all banks once.
   static constexpr int kVectors = kHeadDim / 8;
@@ -208,7 +207,6 @@ __device__ __forceinline__ void compute_item(const TileParams& p, const WorkItem
                                              unsigned char* shared) {
   const std::uint32_t ring = shared_address(shared);
   KeyStream<S> stream(p, item, kv_head, ring, 0);
-  wait_for_predecessor();
 #pragma unroll
   for (int i = 0; i < S::kStages - 1; ++i) {
     stream.start(i % (2 * S::kParts));
@@ -264,7 +262,6 @@ template <class S>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
     attention_tile_kernel(const __grid_constant__ TileParams p) {
   extern __shared__ __align__(16) unsigned char shared[];
-  let_successor_begin();
   const WorkHeader::Range range = p.work.header->items[p.phase][p.kind];
   const auto n_tickets = static_cast<std::uint32_t>(range.end - range.begin) * static_cast<std::uint32_t>(p.n_heads_kv);
   const bool draws = n_tickets > gridDim.x;
@@ -272,15 +269,12 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
   while (ticket < n_tickets) {
     const std::uint32_t index = ticket / static_cast<std::uint32_t>(p.n_heads_kv);
     const WorkItem& item = p.work.items[range.begin + static_cast<int>(index)];
-    if (draws) {
-      wait_for_predecessor();
-      if (threadIdx.x == 0) drawn = gridDim.x + atomicAdd(p.ticket, 1U);  // the next one, while this one is computed
-    }
+    // The next one, while this one is computed.
+    if (draws && threadIdx.x == 0) drawn = gridDim.x + atomicAdd(p.ticket, 1U);
     compute_item<S>(p, item, static_cast<int>(ticket - index * static_cast<std::uint32_t>(p.n_heads_kv)), shared);
     if (!draws) return;
     ticket = broadcast<S>(drawn);
   }
-  wait_for_predecessor();  // of blocks without an item, too: who comes behind this kernel counts on it (launch.cuh)
   // Every block draws in vain once. The one that does so last leaves the counter as it was.
   if (draws && threadIdx.x == 0 && ticket == n_tickets + gridDim.x - 1) *p.ticket = 0;
 }

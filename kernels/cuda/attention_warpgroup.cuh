@@ -23,7 +23,6 @@
 
 #include "kernels/cuda/attention_keys.cuh"
 #include "kernels/cuda/attention_rows.cuh"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/warpgroup_ops.cuh"
 
 namespace banyan::kernels::cuda {
@@ -37,7 +36,8 @@ struct WarpgroupTile {
   static constexpr int kHeadDim = kDim;
   static constexpr int kRows = static_cast<int>(kTileRows[static_cast<int>(TileKind::warpgroup)]);
   static constexpr int kFragments = 1;
-  static constexpr bool kSumsOfLanes = true, kCopiesTilesOfRuns = true;
+  // These tiles are launched first: there is nothing yet to merge.
+  static constexpr bool kSumsOfLanes = true, kMerges = false, kCopiesTilesOfRuns = true;
   static constexpr int kGroupThreads = 128;
   static constexpr int kThreads = kGroupThreads + kRows / 64 * kGroupThreads;
   static constexpr int kCopyRegisters = 56, kRowRegisters = 224;  // of 65,536 / kThreads, in eights
@@ -347,9 +347,7 @@ __device__ __forceinline__ void run_warpgroups(const TileParams& p, unsigned cha
   const Signals<S> signals{ring + S::kSignalsPlace};
   if (threadIdx.x == 0) signals.make();
   __syncthreads();
-  let_successor_begin();
   const WorkHeader::Range range = p.work.header->items[p.phase][p.kind];
-  wait_for_predecessor();
   const auto n_items = static_cast<std::uint32_t>(range.end - range.begin);
   const auto n_heads_kv = static_cast<std::uint32_t>(p.n_heads_kv), n_tickets = n_items * n_heads_kv;
   Tickets<S> tickets(signals);

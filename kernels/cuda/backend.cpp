@@ -264,7 +264,7 @@ void CudaBackend::attention(const AttentionArgs& a) {
                                {.header = upload_.at<WorkHeader>(at_.header),
                                 .items = upload_.at<WorkItem>(at_.items),
                                 .rows = upload_.at<RowInfo>(at_.rows),
-                                .merge_rows = upload_.at<std::int32_t>(at_.merge_rows),
+                                .merge_rows = upload_.at<MergeRow>(at_.merge_rows),
                                 .runs = upload_.at<SlotRun>(at_.runs)},
                                {.o = static_cast<float*>(partial_o_.data()),
                                 .state = static_cast<float*>(partial_state_.data()),

@@ -7,9 +7,7 @@
 // placed: its effects are still waited for.
 #pragma once
 
-#include <cstddef>
 #include <cuda_runtime.h>
-#include <tuple>
 
 #include "kernels/cuda/check.hpp"
 
@@ -27,31 +25,19 @@ __device__ __forceinline__ void let_successor_begin() {
 #endif
 }
 
-inline void launch_overlapped(const char* what, const void* kernel, dim3 grid, unsigned n_threads,
-                              std::size_t shared_bytes, cudaStream_t stream, void** arguments) {
+template <class... Parameters, class... Arguments>
+void launch_overlapped(const char* what, void (*kernel)(Parameters...), dim3 grid, unsigned n_threads,
+                       cudaStream_t stream, Arguments... arguments) {
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(n_threads);
-  config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  check(cudaLaunchKernelExC(&config, kernel, arguments), what);
-}
-
-template <class... Parameters, class... Arguments>
-void launch_overlapped(const char* what, void (*kernel)(Parameters...), dim3 grid, unsigned n_threads,
-                       cudaStream_t stream, Arguments... arguments) {
-  std::tuple<Parameters...> values(static_cast<Parameters>(arguments)...);
-  std::apply(
-      [&](auto&... value) {
-        void* addresses[] = {&value...};
-        launch_overlapped(what, reinterpret_cast<const void*>(kernel), grid, n_threads, 0, stream, addresses);
-      },
-      values);
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), what);
 }
 
 }  // namespace banyan::kernels::cuda

@@ -233,7 +233,7 @@ void WorkItems::add_tiles(std::int32_t index, const AttentionCall& call, const S
   const bool goes_on = continues(state);
   const std::int32_t n_packed = (segment.row_end - segment.row_begin) * group_;
   const std::int32_t merged = n_merged(state, segment, n_packed);
-  std::int32_t ordinal = state.n_partials - (goes_on ? 1 : 0) - merged;
+  std::int32_t ordinal = state.n_slots - (goes_on || merged > 0 ? 1 : 0);
   for (const Piece& piece : pieces_) {
     if (piece.begin >= segment.most_keys) break;
     const bool is_chained = goes_on && &piece == pieces_.data();
@@ -283,7 +283,7 @@ void WorkItems::advance_rows(std::int32_t index, const AttentionCall& call, cons
     RowState& state = states_[at(row)];
     state.phase = goes_on && i == 0 ? state.phase + 1 : 0;
     state.n_partials += i + (goes_on ? 0 : 1) - merged;
-    state.n_slots = std::max(state.n_slots, state.n_partials);
+    state.n_slots += i + (goes_on || merged > 0 ? 0 : 1);
     state.n_pieces += i + 1;
     state.unit = pieces_[at(i)].unit;
     if (!options_.deterministic) state.kind = kind;
@@ -299,7 +299,10 @@ void WorkItems::finish_rows() {
     const RowState& s = states_[row];
     rows_.push_back({positions_[row], static_cast<std::int32_t>(n_partials_), s.n_partials, s.last_call});
     if (s.n_pieces > 1) n_partials_ += s.n_slots;
-    if (s.n_partials != 1) merge_rows_.push_back(static_cast<std::int32_t>(row));
+    if (s.n_partials != 1) {
+      merge_rows_.push_back(
+          {static_cast<std::int32_t>(row), static_cast<std::int32_t>(n_partials_ - s.n_partials), s.n_partials});
+    }
     check_32_bits(n_partials_, "partials");
   }
 }

@@ -13,8 +13,8 @@
 // of AttentionCall) makes no partial for that row, so calls without visible keys change nothing at all.
 //
 // Merging. Where all partials that a row has so far come from earlier launches (wider tiles are launched first) and are
-// few, the next item merges them into its own state, which takes their place: below a root with many rows, a leaf's
-// item so ends in the result. What is left is merged behind the last launch. Not when deterministic.
+// few, the next item merges them into its own state, which takes the slot of the last of them: below a root with many
+// rows, a leaf's item so ends in the result. What is left is merged behind the last launch. Not when deterministic.
 //
 // Pieces. Otherwise: of equal lengths, as many as fill the device at least cost (work_items.cpp has the formula).
 // Tiles of kind warpgroup are for such items alone, in calls of more than 64 packed rows.
@@ -53,22 +53,22 @@ class WorkItems {
 
   std::span<const WorkItem> items() const { return items_; }
   std::span<const RowInfo> rows() const { return rows_; }
-  std::span<const std::int32_t> merge_rows() const { return merge_rows_; }  // with no partial, or with several
+  std::span<const MergeRow> merge_rows() const { return merge_rows_; }
   const WorkHeader& header() const { return header_; }
   std::int64_t n_partials() const { return n_partials_; }  // slots for each query head
   int n_phases() const { return n_phases_; }
 
  private:
   struct RowState {
-    std::int32_t n_partials = 0;
-    std::int32_t n_pieces = 0;       // that touched the row; more than n_partials where a chain or a merging item did
-    std::int32_t n_slots = 0;        // the most partials that it had
+    std::int32_t n_partials = 0;  // so far: the last of its slots
+    std::int32_t n_pieces = 0;    // that touched the row; more than n_partials where a chain or a merging item did
+    std::int32_t n_slots = 0;
     std::int32_t kind = kTileKinds;  // of its tiles so far, the one launched last; not looked at when deterministic
     std::int32_t unit = -1;          // of its last partial (deterministic)
     std::int32_t phase = 0;          // of the last piece
     std::int32_t last_call = -1;
     bool may_share_tile(const RowState& o) const {
-      return n_partials == o.n_partials && unit == o.unit && phase == o.phase && kind == o.kind;
+      return n_partials == o.n_partials && n_slots == o.n_slots && unit == o.unit && phase == o.phase && kind == o.kind;
     }
   };
   struct Piece {
@@ -125,7 +125,7 @@ class WorkItems {
   std::vector<Piece> pieces_;
   std::vector<RowState> states_;
   std::vector<RowInfo> rows_;
-  std::vector<std::int32_t> merge_rows_;
+  std::vector<MergeRow> merge_rows_;
   WorkHeader header_;
   std::int64_t n_partials_ = 0;
   int n_phases_ = 0;

@@ -28,17 +28,24 @@ struct alignas(16) WorkItem {
   std::int32_t row_begin = 0;     // first row of the packed numbering
   std::int32_t packed_begin = 0;  // packed rows [packed_begin, packed_begin + n_packed) are the tile
   std::int32_t n_packed = 0;
-  std::int32_t ordinal = 0;    // of its partial among those of each of its rows
+  std::int32_t ordinal = 0;    // of its partial's slot among those of each of its rows
   std::int32_t call = 0;       // index of the call
   std::int32_t continues = 0;  // 1: the slot holds the state of the unit's keys so far
-  std::int32_t n_merged = 0;   // partials in slots from its own on, of the row's keys before these: merged into its own
+  std::int32_t n_merged = 0;   // partials, the last in the item's own slot, that are merged into its state
 };
 
 struct alignas(16) RowInfo {
   std::int32_t position = 0;       // in the path
   std::int32_t partial_begin = 0;  // first slot
+  std::int32_t n_partials = 0;     // at the end
+  std::int32_t last_call = -1;     // the call after which the row is complete
+};
+
+// A row of which no partial is left at the end, or several.
+struct MergeRow {
+  std::int32_t row = 0;
+  std::int32_t partial_begin = 0;  // slot of the first that is left
   std::int32_t n_partials = 0;
-  std::int32_t last_call = -1;  // the call after which the row is complete
 };
 
 // Where the items of each launch stand; one for all KV heads. Goes to the device as it is.
@@ -54,8 +61,8 @@ struct WorkHeader {
 struct DeviceWork {
   const WorkHeader* header = nullptr;
   const WorkItem* items = nullptr;
-  const RowInfo* rows = nullptr;             // [n_rows]
-  const std::int32_t* merge_rows = nullptr;  // [header->n_merge_rows]
+  const RowInfo* rows = nullptr;         // [n_rows]
+  const MergeRow* merge_rows = nullptr;  // [header->n_merge_rows]
   const SlotRun* runs = nullptr;
 };
 

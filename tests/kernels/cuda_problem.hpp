@@ -113,7 +113,7 @@ class ProblemOnDevice {
       const DeviceArray<WorkHeader> header(std::span(&r.work.header(), 1));
       const DeviceArray<WorkItem> items(r.work.items());
       const DeviceArray<RowInfo> rows(r.work.rows());
-      const DeviceArray<std::int32_t> merge_rows(r.work.merge_rows());
+      const DeviceArray<MergeRow> merge_rows(r.work.merge_rows());
       const DeviceArray<float> partial_o(partial_o_bytes(r.work.n_partials(), shape) / 4);
       const DeviceArray<float> partial_state(partial_state_bytes(r.work.n_partials(), shape) / 4);
       attention.launch(t, {header.data(), items.data(), rows.data(), merge_rows.data(), runs_.data()},

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <doctest/doctest.h>
 #include <map>
+#include <utility>
 
 #include "bench/count_allocations.hpp"
 #include "kernels/cuda/work_items.hpp"
@@ -35,16 +36,18 @@ struct Interpreter {
   std::vector<State> slots;    // [n_partials, n_heads_q]
   std::vector<double> o, lse;  // results; NaN where nothing was written
   RowKeys keys;
-  bool deterministic;
+  bool deterministic, backwards;
   bool computes;  // or only follows the keys, which is quick enough for long nodes
 
-  Interpreter(const Forest& f, const Calls& c, const WorkItems& w, bool deterministic, bool computes)
+  Interpreter(const Forest& f, const Calls& c, const WorkItems& w, bool deterministic, bool computes,
+              bool backwards = false)
       : forest(f),
         calls(c),
         work(w),
         group(f.shape.n_heads_q / f.shape.n_heads_kv),
         d(f.shape.head_dim),
         deterministic(deterministic),
+        backwards(backwards),
         computes(computes) {
     slots.resize(at(work.n_partials() * f.shape.n_heads_q));
     o.assign(f.q.size(), NAN);
@@ -52,7 +55,7 @@ struct Interpreter {
     for (int phase = 0; phase < work.n_phases(); ++phase) {
       for (int kind = kTileKinds - 1; kind >= 0; --kind) run_launch(phase, kind);
     }
-    for (const std::int32_t row : work.merge_rows()) merge(row);
+    for (const MergeRow& row : work.merge_rows()) merge(row);
   }
 
   void run_launch(int phase, int kind) {
@@ -66,6 +69,10 @@ struct Interpreter {
       if (deterministic) REQUIRE(item.n_merged == 0);
       // Longest first, up to the classes of length.
       if (i > range.begin) CHECK(item.n_keys <= work.items()[at(i - 1)].n_keys * 1.26 + 64);
+    }
+    // Items of a launch run in any order.
+    for (std::int32_t i = 0; i < range.end - range.begin; ++i) {
+      const WorkItem& item = work.items()[at(backwards ? range.end - 1 - i : range.begin + i)];
       for (std::int64_t head = 0; head < forest.shape.n_heads_kv; ++head) {
         for (std::int32_t p = 0; p < item.n_packed; ++p) run_row(item, head, item.packed_begin + p);
       }
@@ -98,7 +105,7 @@ struct Interpreter {
       if (head == 0) followed.push_back(key);
       if (computes) add(state, row, head, kv_head, key);
     }
-    for (std::int32_t i = 0; i < item.n_merged; ++i) add(state, slots[at(slot + i * forest.shape.n_heads_q)]);
+    for (std::int32_t i = item.n_merged; i-- > 0;) add(state, slots[at(slot - i * forest.shape.n_heads_q)]);
     if (is_result) {
       finish(row, head, state);
     } else {
@@ -126,15 +133,15 @@ struct Interpreter {
     sum.maximum = larger;
   }
 
-  void merge(std::int32_t row) {
-    const RowInfo& info = work.rows()[at(row)];
+  void merge(const MergeRow& info) {
+    REQUIRE(info.n_partials == work.rows()[at(info.row)].n_partials);
     for (std::int64_t head = 0; head < forest.shape.n_heads_q; ++head) {
       State sum;
       sum.o.assign(at(d), 0.0);
       for (std::int32_t i = 0; i < info.n_partials; ++i) {
         add(sum, slots[at((info.partial_begin + i) * forest.shape.n_heads_q + head)]);
       }
-      finish(row, head, sum);
+      finish(info.row, head, sum);
     }
   }
 
@@ -164,9 +171,12 @@ RowKeys check(const Forest& forest, const Calls& calls, bool deterministic, int 
              {forest.shape.n_heads_q, forest.shape.n_heads_kv, deterministic, n_sms, warpgroup_tiles});
   Interpreter run(forest, calls, work, deterministic, computes);
   if (computes) {
+    const Interpreter backwards(forest, calls, work, deterministic, true, true);
     const auto right = forest.oracle();
-    check_near(run.o, right.o);
-    check_near(run.lse, right.lse);
+    for (const Interpreter* r : {&std::as_const(run), &backwards}) {
+      check_near(r->o, right.o);
+      check_near(r->lse, right.lse);
+    }
   }
   std::int64_t n_wrong = 0;
   auto next = run.keys.begin();
@@ -250,7 +260,11 @@ TEST_CASE("work items: calls without visible keys make none, and rows of none ar
     CHECK(work.items()[0].row_begin == 2);
     CHECK(work.items()[0].n_packed == 6);
     CHECK(work.n_partials() == 0);  // both rows are results at once
-    CHECK(std::ranges::equal(work.merge_rows(), std::vector<std::int32_t>{0, 1}));
+    REQUIRE(work.merge_rows().size() == 2);
+    for (std::int32_t row = 0; row < 2; ++row) {
+      CHECK(work.merge_rows()[at(row)].row == row);
+      CHECK(work.merge_rows()[at(row)].n_partials == 0);
+    }
     work.build(positions, {}, {}, {3, 1, deterministic, 132});
     CHECK(work.items().empty());
     CHECK(work.merge_rows().size() == 4);
