@@ -28,8 +28,9 @@ struct ModelConfig {
 enum class Compute : std::uint8_t { automatic, f32, bf16 };
 
 // Where a model computes. `automatic`: a CUDA device if this build has CUDA, one answers and `compute` allows it, else
-// the CPU.
-enum class Device : std::uint8_t { automatic, cpu, cuda };
+// the CPU. `check`: on a CUDA device, and every operation on the CPU too; the first result that differs by more than
+// rounding is an Error{device} (kernels/check.hpp). Slow.
+enum class Device : std::uint8_t { automatic, cpu, cuda, check };
 
 struct LoadOptions {
   Compute compute = Compute::automatic;

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
+#include <map>
 #include <mutex>
 #include <random>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -154,8 +155,10 @@ nlohmann::ordered_json to_json(const SamplerOptions& o) {
 
 void ModelFlags::add(CLI::App& app) {
   app.add_option("-m,--model", path, "Model: a Hugging Face directory or one .gguf")->required();
-  app.add_option("--device", device, "Where the model computes; auto: a CUDA device if there is one, else the CPU")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+  app.add_option("--device", device,
+                 "Where the model computes; auto: a CUDA device if there is one, else the CPU. check: on a CUDA device "
+                 "and on the CPU, to the first operation that differs (slow)")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "check"}))
       ->capture_default_str();
   app.add_option("--device-index", device_index, "Which CUDA device")
       ->transform(whole_number(0, 1024))
@@ -195,8 +198,9 @@ void ModelFlags::add(CLI::App& app) {
 
 std::vector<ModelFlags::Place> ModelFlags::places() const {
   if (devices.empty()) {
-    const auto where = device == "cpu" ? Device::cpu : device == "cuda" ? Device::cuda : Device::automatic;
-    return {{where, device_index, device}};
+    static const std::map<std::string, Device> kDevices{
+        {"auto", Device::automatic}, {"cpu", Device::cpu}, {"cuda", Device::cuda}, {"check", Device::check}};
+    return {{kDevices.at(device), device_index, device}};
   }
   if (device != "auto" || device_index != 0) {
     throw Error(ErrorCode::usage, "--devices", "stands in place of --device and --device-index; give it alone");
@@ -279,7 +283,7 @@ void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& 
   } else {
     // A device has its memory for this alone; the host has other programs.
     const std::int64_t free = model->free_memory_bytes();
-    const std::int64_t share = model->options().device == Device::cuda ? free / 4 * 3 : free / 4;
+    const std::int64_t share = model->options().device == Device::cpu ? free / 4 : free / 4 * 3;
     slots = std::max<std::int64_t>(kKvBlock, std::min(share / per_token, n_tokens_wanted));
   }
   session.add_lane(make_runner(model, {.kv_type = type, .n_kv_slots = slots}),

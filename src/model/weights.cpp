@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "kernels/check.hpp"
 #include "model/describe.hpp"
 #include "model/model_tensors.hpp"
 #include "model/rope.hpp"
@@ -103,7 +104,7 @@ class StackedRows final : public kernels::Backend::RowSource {
 
 Compute resolve(const LoadOptions& options) {
   if (options.compute != Compute::automatic) return options.compute;
-  if (options.device == Device::cuda) return Compute::bf16;
+  if (options.device == Device::cuda || options.device == Device::check) return Compute::bf16;
   return !options.reference && kernels::cpu_multiplies_bf16() ? Compute::bf16 : Compute::f32;
 }
 
@@ -246,16 +247,27 @@ LoadOptions with_device(LoadOptions options) {
     const bool wants_cpu = options.compute == Compute::f32 || options.reference;
     options.device = !wants_cpu && kernels::n_cuda_devices() > 0 ? Device::cuda : Device::cpu;
   }
-  if (options.device == Device::cuda && options.compute == Compute::f32) {
+  if (options.device != Device::cpu && options.compute == Compute::f32) {
     throw Error(ErrorCode::unsupported, "compute", "f32 is not there on CUDA devices; bf16 is");
   }
   return options;
 }
 
+std::unique_ptr<kernels::Backend> make_checked_cuda_backend(const kernels::BackendOptions& options) {
+  return kernels::make_check_backend(kernels::make_cuda_backend(options), kernels::make_cpu_backend(options));
+}
+
+BackendFactory factory_of(Device device) {
+  switch (device) {
+    case Device::cuda: return kernels::make_cuda_backend;
+    case Device::check: return make_checked_cuda_backend;
+    default: return kernels::make_cpu_backend;
+  }
+}
+
 std::shared_ptr<const Model> make_model(const Checkpoint& checkpoint, const LoadOptions& options) {
   const LoadOptions resolved = with_device(options);
-  return std::make_shared<LoadedModel>(
-      checkpoint, resolved, resolved.device == Device::cuda ? kernels::make_cuda_backend : kernels::make_cpu_backend);
+  return std::make_shared<LoadedModel>(checkpoint, resolved, factory_of(resolved.device));
 }
 
 }  // namespace
