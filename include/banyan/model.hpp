@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "banyan/tokenizer.hpp"
@@ -39,6 +41,10 @@ struct LoadOptions {
   int n_threads = 0;           // 0: all cores
   bool deterministic = false;  // bits of a row's logits depend on its own path alone (docs/design.md)
   bool reference = false;      // plain kernels (tests)
+  // Where a device keeps between runs what it has measured: which product algorithms are fastest. "": nowhere.
+  std::string cache_folder = {};
+  // Hears of what is no error: a cache that cannot be used. May be called by several threads; may be empty.
+  std::function<void(std::string_view)> notice = {};
 };
 
 class Model {

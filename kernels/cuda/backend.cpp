@@ -27,14 +27,22 @@ using namespace cuda;
 // Weights cross to the device in pieces of about this size, the next being made while one is under way.
 constexpr std::int64_t kPackBytes = 16 << 20;
 
+cudaDeviceProp properties_of(int device) {
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return properties;
+}
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const BackendOptions& options)
       : device_((use_device(options.device_index), options.device_index)),
         deterministic_(options.deterministic),
         team_(options.n_threads),
-        products_(stream_, options.deterministic) {
-    check(cudaGetDeviceProperties(&properties_, device_), "cudaGetDeviceProperties");
+        properties_(properties_of(device_)),
+        products_(
+            stream_, options.deterministic,
+            {options.deterministic ? "" : options.cache_folder, products_machine(properties_.name), options.notice}) {
     warpgroup_tiles_ = has_warpgroup_tiles();
     tickets_.reserve_bytes(kTicketBytes);
     check(cudaMemsetAsync(tickets_.data(), 0, kTicketBytes, stream_), "cudaMemsetAsync");
@@ -110,10 +118,10 @@ class CudaBackend final : public Backend {
 
   int device_;
   bool deterministic_;
-  cudaDeviceProp properties_{};
   bool warpgroup_tiles_ = false;
   Stream stream_;
   Team team_;  // packs weights
+  cudaDeviceProp properties_;
   Products products_;
 
   struct PackSlot {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <map>
@@ -88,6 +89,14 @@ void catch_interrupts() {
 }
 
 // --- values --------------------------------------------------------------------------------------------------------
+
+std::string cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      cache != nullptr && *cache != '\0' ? cache : std::filesystem::path(home != nullptr ? home : ".") / ".cache";
+  return (base / "banyan").string();
+}
 
 std::int64_t parse_bytes(const std::string& text, const std::string& flag) {
   static const std::pair<const char*, double> kUnits[] = {
@@ -228,6 +237,8 @@ std::shared_ptr<const Model> ModelFlags::load(const Place& place) const {
     options.n_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency() / devices.size()));
   }
   options.deterministic = deterministic;
+  options.cache_folder = cache_folder();
+  options.notice = [](std::string_view line) { log(std::string(line)); };
   return Model::load(path, options);
 }
 

@@ -103,6 +103,9 @@ std::string version();
 bool interrupted();
 void catch_interrupts();
 
+// Where banyan keeps what it has measured, "~/.cache/banyan".
+std::string cache_folder();
+
 // "512MiB", "2G", "1000000" -> bytes. Throws Error{usage}.
 std::int64_t parse_bytes(const std::string& text, const std::string& flag);
 

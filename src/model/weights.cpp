@@ -226,7 +226,9 @@ std::unique_ptr<kernels::Backend> LoadedModel::make_backend() const {
   return factory_({.n_threads = options_.n_threads,
                    .device_index = options_.device_index,
                    .deterministic = options_.deterministic,
-                   .reference = options_.reference});
+                   .reference = options_.reference,
+                   .cache_folder = options_.cache_folder,
+                   .notice = options_.notice});
 }
 
 double LoadedModel::flops_per_row() const {
