@@ -41,6 +41,9 @@ struct LoadOptions {
   int n_threads = 0;           // 0: all cores
   bool deterministic = false;  // bits of a row's logits depend on its own path alone (docs/design.md)
   bool reference = false;      // plain kernels (tests)
+  // Memory for keys and values that will be wanted beside the weights: what cannot fit on a device together is refused
+  // before anything is loaded.
+  std::int64_t kv_bytes = 0;
   // Where a device keeps between runs what it has measured: which product algorithms are fastest. "": nowhere.
   std::string cache_folder = {};
   // Hears of what is no error: a cache that cannot be used. May be called by several threads; may be empty.
@@ -50,7 +53,8 @@ struct LoadOptions {
 class Model {
  public:
   virtual ~Model() = default;
-  // `path`: a Hugging Face directory, or one .gguf. Throws Error{bad_file | unsupported} naming file, tensor or key.
+  // `path`: a Hugging Face directory, or one .gguf. Throws Error{bad_file | unsupported} naming file, tensor or key,
+  // Error{out_of_memory} with all sizes.
   static std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options = {});
 
   // Random weights of the shape that a config.json gives, the same for the same seed: for benches. No tokenizer.

@@ -190,8 +190,10 @@ void ModelFlags::add(CLI::App& app) {
   app.add_option("--kv-type", kv_type, "Type of stored keys and values; auto: as --compute")
       ->check(CLI::IsMember({"auto", "f32", "bf16", "f16"}))
       ->capture_default_str();
-  app.add_option("--kv-budget", kv_budget,
-                 "Memory for keys and values, e.g. 2GiB; auto: a part of what is free, or less")
+  app.add_option(
+         "--kv-budget", kv_budget,
+         "Memory for keys and values: 2GiB, or 60% of what is free beside the weights; auto: a part of that, or "
+         "less")
       ->capture_default_str();
   app.add_option("-t,--threads", n_threads, "Threads; 0: all cores, shared among --devices")
       ->transform(whole_number(0, 1024))
@@ -239,6 +241,7 @@ std::shared_ptr<const Model> ModelFlags::load(const Place& place) const {
   options.deterministic = deterministic;
   options.cache_folder = cache_folder();
   options.notice = [](std::string_view line) { log(std::string(line)); };
+  if (kv_budget != "auto") options.kv_bytes = kv_bytes(/*n_free=*/0);
   return Model::load(path, options);
 }
 
@@ -278,6 +281,18 @@ bool ModelGroup::report_retired() const {
   return !list.empty();
 }
 
+// Of --kv-budget, where it is not auto; a share is one of what is free.
+std::int64_t ModelFlags::kv_bytes(std::int64_t n_free) const {
+  if (!kv_budget.ends_with('%')) return parse_bytes(kv_budget, "--kv-budget");
+  double percent = 0;
+  const char* last = kv_budget.data() + kv_budget.size() - 1;
+  const auto [end, error] = std::from_chars(kv_budget.data(), last, percent);
+  if (error != std::errc() || end != last || !(percent > 0 && percent <= 100)) {
+    throw Error(ErrorCode::usage, "--kv-budget", fmt::format("'{}' is no share above 0 % and up to 100 %", kv_budget));
+  }
+  return static_cast<std::int64_t>(percent / 100 * static_cast<double>(n_free));
+}
+
 void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& model,
                           std::int64_t n_tokens_wanted) const {
   const DType type = kv_type != "auto"                   ? dtype_from_string(kv_type)
@@ -286,7 +301,7 @@ void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& 
   const std::int64_t per_token = kv_bytes_per_token(model->config(), type);
   std::int64_t slots = 0;
   if (kv_budget != "auto") {
-    slots = parse_bytes(kv_budget, "--kv-budget") / per_token;
+    slots = kv_bytes(model->free_memory_bytes()) / per_token;
     if (slots < 1) {
       throw Error(ErrorCode::usage, "--kv-budget",
                   fmt::format("{} is less than one token takes ({} bytes)", kv_budget, per_token));

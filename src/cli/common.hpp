@@ -65,6 +65,7 @@ struct ModelFlags {
   };
   std::vector<Place> places() const;
   std::shared_ptr<const Model> load(const Place& place) const;
+  std::int64_t kv_bytes(std::int64_t n_free) const;
   void add_lane(Session& session, const std::shared_ptr<const Model>& model, std::int64_t n_tokens_wanted) const;
 };
 
