@@ -293,7 +293,7 @@ int main(int argc, char** argv) {
     std::puts("no CUDA device answers");
     return 1;
   }
-  use_device(0);
+  open_device(0);
   Clock clock(n_repeats);
   Bench bench{clock, copy_bytes_per_us(clock), 1e6 * tflops};
   std::printf("copy %.2f TB/s (measured), matrix %.0f TFLOP/s (given)\n", 1e-6 * bench.bytes_per_us, tflops);

@@ -11,38 +11,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "banyan/tree_file.hpp"
+#include "count_allocations.hpp"
 #include "result_file.hpp"
-
-namespace {
-
-std::int64_t n_allocations = 0;  // one thread
-
-void* counted(std::size_t n) {
-  ++n_allocations;
-  if (void* p = std::malloc(n)) return p;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t n) { return counted(n); }
-void* operator new(std::size_t n, std::align_val_t alignment) {
-  ++n_allocations;
-  const auto a = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(a, (n + a - 1) / a * a)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace {
 

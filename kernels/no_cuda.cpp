@@ -6,7 +6,7 @@ namespace banyan::kernels {
 int n_cuda_devices() { return 0; }
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& /*options*/) {
-  throw Error(ErrorCode::unsupported, "CUDA", "is not in this build; configure with the preset cuda");
+  throw Error(ErrorCode::usage, "device cuda", "is not in this build; configure with the preset cuda");
 }
 
 }  // namespace banyan::kernels

@@ -149,7 +149,7 @@ struct UniformRows final : Backend::RowSource {
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options = {});
-// Throws Error{unsupported} in builds without CUDA, Error{usage} if there is no such device.
+// Throws Error{usage} if there is no such device, as in builds without CUDA.
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options = {});
 int n_cuda_devices();  // that answer; 0 in builds without CUDA
 

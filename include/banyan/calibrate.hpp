@@ -10,7 +10,7 @@ namespace banyan {
 // Times attention of one layer of this shape, with KV of `kv_type`, where `options` say (device, device_index,
 // n_threads; `automatic` is a CUDA device if one answers): a call's own cost from many calls of one row and one key,
 // the byte rate from rows that each read long private KV, the FLOP rate from many rows over one shared node. Takes
-// about two seconds; medians.
+// about two seconds, and the machine should have nothing else to do; medians. `machine` of the result names the shape.
 CostModel calibrate(const AttentionShape& shape, DType kv_type, const LoadOptions& options = {});
 
 }  // namespace banyan

@@ -1,6 +1,6 @@
 // Trees from files: the shapes that benches and `banyan plan` run on. Layer 3.
 //
-// Two forms are read, both JSON objects with a list `trees`, each tree with a `name` and a list `heads`:
+// Two forms are read, both JSON objects with a list `trees`, each tree with a `name` and maybe a list `heads`:
 //   levels   {"nodes_per_level": [1, 8], "tokens_per_node": [512, 16]}: level i has so many nodes of so many tokens;
 //            child j of a level with c nodes hangs on parent j * p / c of the p nodes above. One row per leaf.
 //   ragged   {"nodes": [[parent index or -1, n_tokens, n_rows], ...]}: parents before children; the rows of a node are
@@ -18,6 +18,9 @@
 
 namespace banyan {
 
+// The same in a few lines, for people who write such a file: it ends each complaint about a file of another form.
+std::string bench_tree_format();
+
 struct BenchTree {
   struct Heads {
     std::string name;
@@ -33,7 +36,7 @@ struct BenchTree {
 // Names of the file's trees, in its order. Throws Error{bad_file} naming the file.
 std::vector<std::string> bench_tree_names(const std::string& path);
 
-// Throws Error{bad_file} naming file, tree and node where it makes no sense; Error{usage} if there is no such tree.
+// Throws Error{bad_file} naming file, tree and node where it makes no sense, Error{usage} if there is no such tree.
 BenchTree load_bench_tree(const std::string& path, const std::string& name);
 
 }  // namespace banyan

@@ -36,9 +36,9 @@ cudaDeviceProp properties_of(int device) {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const BackendOptions& options)
-      : device_((use_device(options.device_index), options.device_index)),
+      : device_(open_device(options.device_index)),
         deterministic_(options.deterministic),
-        team_(options.n_threads),
+        n_threads_(options.n_threads),
         properties_(properties_of(device_)),
         products_(
             stream_, options.deterministic,
@@ -119,8 +119,8 @@ class CudaBackend final : public Backend {
   int device_;
   bool deterministic_;
   bool warpgroup_tiles_ = false;
+  int n_threads_;  // that pack weights
   Stream stream_;
-  Team team_;  // packs weights
   cudaDeviceProp properties_;
   Products products_;
 
@@ -157,7 +157,8 @@ std::unique_ptr<Matrix> CudaBackend::pack(std::int64_t n_out, std::int64_t n_in,
   const std::int64_t row_bytes = dtype_bytes(type, n_in);
   const std::int64_t n_block = std::clamp<std::int64_t>(kPackBytes / row_bytes, 1, n_out);
   constexpr std::int64_t n_piece = 64;  // rows of one piece of work
-  std::vector<std::vector<float>> rows_f32(static_cast<std::size_t>(team_.n_threads()),
+  Team team(n_threads_);                // for this matrix alone: once the model is loaded nothing here needs threads
+  std::vector<std::vector<float>> rows_f32(static_cast<std::size_t>(team.n_threads()),
                                            std::vector<float>(static_cast<std::size_t>(n_piece * n_in)));
   std::size_t turn = 0;
   for (std::int64_t begin = 0; begin < n_out; begin += n_block) {
@@ -166,7 +167,7 @@ std::unique_ptr<Matrix> CudaBackend::pack(std::int64_t n_out, std::int64_t n_in,
     check(cudaEventSynchronize(slot.sent), "cudaEventSynchronize");
     slot.memory.reserve_bytes(n_block * row_bytes);
     auto* packed = static_cast<bf16*>(slot.memory.data());
-    team_.run((end - begin + n_piece - 1) / n_piece, [&](std::int64_t piece, int thread) {
+    team.run((end - begin + n_piece - 1) / n_piece, [&](std::int64_t piece, int thread) {
       float* values = rows_f32[static_cast<std::size_t>(thread)].data();
       const std::int64_t first = begin + piece * n_piece, last = std::min(end, first + n_piece);
       rows.fill(first, last, values);

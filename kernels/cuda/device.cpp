@@ -25,13 +25,16 @@ int n_devices() {
   return n;
 }
 
-void use_device(int device) {
+int open_device(int device) {
   if (const int n = n_devices(); device < 0 || device >= n) {
     throw Error(ErrorCode::usage, "CUDA device " + std::to_string(device),
                 n == 0 ? "no CUDA device answers" : "there are devices 0 to " + std::to_string(n - 1));
   }
-  check(cudaSetDevice(device), "cudaSetDevice");
+  use_device(device);
+  return device;
 }
+
+void use_device(int device) { check(cudaSetDevice(device), "cudaSetDevice"); }
 
 void* allocate_device(std::int64_t bytes) {
   void* p = nullptr;

@@ -7,9 +7,10 @@
 
 namespace banyan::kernels::cuda {
 
-// Makes `device` the calling thread's own. Throws Error{usage} naming the devices that there are.
-void use_device(int device);
-int n_devices();  // 0 also where there is no driver
+// use_device() of a device that may not be there: throws Error{usage} naming those that are. Gives its number back.
+int open_device(int device);
+void use_device(int device);  // makes it the calling thread's own; cheap, for every step
+int n_devices();              // 0 also where there is no driver
 
 // 256-byte aligned. Throws Error{out_of_memory} with the size asked for, what is free and what the device has.
 void* allocate_device(std::int64_t bytes);

@@ -288,7 +288,7 @@ ProblemSet load_problems(const std::string& path, const LoadOptions& options) {
     throw Error(ErrorCode::bad_file, set.errors.front().where(),
                 fmt::format("{} (and no other problem of {} can be read)", set.errors.front().what(), path));
   if (set.problems.empty() && !options.difficulty.empty())
-    throw Error(ErrorCode::bad_input, path, fmt::format("no problem has the difficulty \"{}\"", options.difficulty));
+    throw Error(ErrorCode::usage, path, fmt::format("no problem has the difficulty \"{}\"", options.difficulty));
   return set;
 }
 

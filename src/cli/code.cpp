@@ -53,8 +53,8 @@ struct CodeSample {
   ModelFlags model;
   SampleFlags sample;
   ProblemFlags problems;
-  std::string out, style = "auto", few_shot, extract = "auto", shard = "1/1", tree;
-  bool resume = false;
+  OutFlags out;
+  std::string style = "auto", few_shot, extract = "auto", shard = "1/1", tree;
 
   code::ProblemSet set;
   SampleOptions options;
@@ -79,11 +79,12 @@ struct CodeSample {
 
 // A run that drew its seed goes on with that seed, so that --resume draws what the run would have drawn.
 void CodeSample::take_recorded_seed() {
-  if (!resume || sample.seed != -1 || !std::filesystem::exists(out)) return;
-  for (const auto& record : code::read_samples(out).samples) {
+  if (!out.resume || sample.seed != -1 || !std::filesystem::exists(out.path)) return;
+  for (const auto& record : code::read_samples(out.path).samples) {
     if (!record.seed || *record.seed > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) continue;
     sample.seed = static_cast<std::int64_t>(*record.seed);
-    return log(fmt::format("seed {}, as in {}", sample.seed, out));
+    sample.seed_note = fmt::format("seed {}, as in {}", sample.seed, out.path);
+    return;
   }
 }
 
@@ -99,7 +100,7 @@ std::vector<search::TwoLevelProblem> CodeSample::make_problems(const Model& load
   const auto shots = few_shot.empty() ? std::vector<code::FewShot>{} : code::load_few_shot(few_shot);
   const std::string chat_template =
       prompt_style == code::PromptStyle::chat ? chat_template_name(loaded.tokenizer()->spec().chat_template) : "";
-  const auto done = resume ? code::done_samples(out) : std::set<code::SampleKey>{};
+  const auto done = out.resume ? code::done_samples(out.path) : std::set<code::SampleKey>{};
   std::vector<search::TwoLevelProblem> list;
   for (const auto& p : set.problems) {
     const auto prompt = code::make_prompt(prompt_style, shots, p, chat_template);
@@ -111,7 +112,7 @@ std::vector<search::TwoLevelProblem> CodeSample::make_problems(const Model& load
     n_total += static_cast<std::int64_t>(problem.samples.size());
     list.push_back(std::move(problem));
   }
-  if (!done.empty()) log(fmt::format("{} samples are in {} already", done.size(), out));
+  if (!done.empty()) log(fmt::format("{} samples are in {} already", done.size(), out.path));
   return list;
 }
 
@@ -149,8 +150,8 @@ void CodeSample::show_progress(const LaneStats& s, std::int64_t n_total) const {
 
 // What the run took, beside the samples, for the evaluation's summary; a resumed run adds to what stands there.
 void CodeSample::write_run_file(const LaneStats& s, double load_s) const {
-  if (!std::filesystem::is_regular_file(out)) return;
-  const std::string path = beside(out, "run");
+  if (!std::filesystem::is_regular_file(out.path)) return;
+  const std::string path = beside(out.path, "run");
   nlohmann::ordered_json now{{"n_generated", s.n_generated},
                              {"n_prefill_computed", s.n_prefill_computed},
                              {"n_prefill_saved", s.n_prefill_saved},
@@ -164,7 +165,7 @@ void CodeSample::write_run_file(const LaneStats& s, double load_s) const {
                              {"forward_s", s.forward_ms / 1e3},
                              {"sampler_s", s.sample_ms / 1e3},
                              {"grow_s", s.grow_ms / 1e3}};
-  if (resume && std::filesystem::exists(path)) {
+  if (out.resume && std::filesystem::exists(path)) {
     const auto before = nlohmann::json::parse(read_file(path), nullptr, false);
     for (auto& [key, value] : now.items()) {
       if (before.is_object() && before.contains(key) && before[key].is_number()) {
@@ -248,9 +249,10 @@ int CodeSample::run() {
   if (!tree.empty()) model.check_one_forest("--tree");
   const Shard own = parse_shard(shard, [](const char* name) { return std::getenv(name); });
   if (shard == "auto") {
-    out = shard_path(out, own);
-    log(fmt::format("shard {}/{}, to {}", own.index, own.n, out));
+    out.path = shard_path(out.path, own);
+    log(fmt::format("shard {}/{}, to {}", own.index, own.n, out.path));
   }
+  out.claim();
   take_recorded_seed();
   options = sample.options();
   code::extract_mode(extract);
@@ -271,8 +273,8 @@ int CodeSample::run() {
   std::string root;
   std::int64_t n_total = 0;
   const auto list = make_problems(loaded, root, n_total);
-  make_parent(out);
-  code::JsonLinesWriter writer(out, resume);
+  code::JsonLinesWriter writer(out.path, out.resume);
+  sample.log_seed();
   draw_all(group, list, root, n_total, writer);
   const LaneStats s = group.sessions->stats();
   write_run_file(s, load_s);
@@ -295,9 +297,9 @@ int CodeSample::run() {
 
 struct CodeEval {
   ProblemFlags problems;
-  std::string samples, out;
+  std::string samples;
+  OutFlags out;
   std::vector<std::int64_t> ks{1, 10, 100}, ns;
-  bool resume = false;
   int n_workers = 0;
   std::int64_t time_ms = 0, memory_mb = 1024;
 
@@ -329,6 +331,7 @@ void CodeEval::print(const std::vector<code::ScoreGroup>& groups) const {
 
 int CodeEval::run() {
   catch_interrupts();
+  out.claim();
   const auto set = problems.load(/*with_tests=*/true);
   auto file = code::read_samples(samples);
   for (const Error& e : file.errors) log(fmt::format("left out: {}", e.what()));
@@ -336,14 +339,13 @@ int CodeEval::run() {
   const code::Sandbox sandbox;
   log(sandbox.description());
   code::EvalOptions options;
-  options.out = out;
-  options.resume = resume;
+  options.out = out.path;
+  options.resume = out.resume;
   options.n_workers = n_workers;
   options.time_ms = time_ms;
   options.limits.memory_bytes = memory_mb << 20;
   std::stop_source stop;
   options.stop = stop.get_token();
-  if (!out.empty()) make_parent(out);
   const auto report = code::evaluate(sandbox, set.problems, file.samples, options, [&](const code::EvalProgress& p) {
     if (interrupted()) stop.request_stop();
     progress(fmt::format("evaluated {}/{} · {} right · {:.0f} s", p.n_done, p.n_total, p.n_accepted, p.seconds));
@@ -368,8 +370,8 @@ int CodeEval::run() {
           r.value("attention_bytes_shared", 0.0), r.value("attention_bytes_unshared", 0.0));
     }
   }
-  if (std::filesystem::is_regular_file(out))
-    code::write_file_atomically(beside(out, "summary"), summary.dump(1) + "\n");
+  if (std::filesystem::is_regular_file(out.path))
+    code::write_file_atomically(beside(out.path, "summary"), summary.dump(1) + "\n");
   if (!report.complete) return kInterrupted;
   return file.errors.empty() && report.errors.empty() && set.errors.empty() ? kDone : kFailedItems;
 }
@@ -383,7 +385,10 @@ Command add_code_sample(CLI::App& app) {
   c->sample.sampler.top_p = 0.95;
   c->sample.add(app, 512);
   c->problems.add(app);
-  app.add_option("--out", c->out, "Samples, JSON Lines")->required();
+  c->out
+      .add(app, "New file for the samples, JSON Lines; NAME.run.json beside it gets what the run took",
+           OutFlags::Resume::yes)
+      ->required();
   app.add_option("--prompt-style", c->style, "auto: humaneval for such files, else apps")
       ->check(CLI::IsMember({"auto", "apps", "humaneval", "chat"}))
       ->capture_default_str();
@@ -395,8 +400,7 @@ Command add_code_sample(CLI::App& app) {
                  "i/n: only every n-th problem, from the i-th on. auto: by what Slurm or Open MPI say; --out then has "
                  "i-of-n in its name")
       ->capture_default_str();
-  app.add_option("--tree", c->tree, "Draw the tree: NAME.html, NAME.dot or NAME.json");
-  app.add_flag("--resume", c->resume, "Go on with what is in --out");
+  app.add_option("--tree", c->tree, "Draw the tree: NAME.html, NAME.dot or NAME.json; replaced if it is there");
   app.footer(
       "Example:\n  banyan code sample -m model.gguf --problems examples/apps --few-shot examples/apps/few_shot.json "
       "\\\n"
@@ -415,7 +419,8 @@ Command add_code_eval(CLI::App& app) {
   app.add_option("--n-at-k", c->ns, "Report n@k for these n: hand in n programs picked by public tests and outputs")
       ->delimiter(',')
       ->transform(whole_number(1));
-  app.add_option("--out", c->out, "Results, JSON Lines; the summary goes beside it");
+  c->out.add(app, "New file for the results, JSON Lines; NAME.summary.json beside it gets the scores",
+             OutFlags::Resume::yes);
   app.add_option("--workers", c->n_workers, "Programs run at the same time; 0: as many as processors")
       ->transform(whole_number(0, 4096));
   app.add_option("--time-limit", c->time_ms, "Of one test, ms; 0: as published (3000 HumanEval, 4000 APPS)")
@@ -423,20 +428,19 @@ Command add_code_eval(CLI::App& app) {
   app.add_option("--memory-limit", c->memory_mb, "Of a program, MiB")
       ->transform(whole_number(16, 1 << 20))
       ->capture_default_str();
-  app.add_flag("--resume", c->resume, "Go on with what is in --out");
   app.footer("Example:\n  banyan code eval samples.jsonl --problems examples/apps -k 1,8,64 --out results.jsonl");
   return [c] { return c->run(); };
 }
 
 Command add_code_merge(CLI::App& app) {
   auto inputs = std::make_shared<std::vector<std::string>>();
-  auto out = std::make_shared<std::string>();
+  auto out = std::make_shared<OutFlags>();
   app.add_option("inputs", *inputs, "Sample files of a run with --shard")->required();
-  app.add_option("--out", *out, "The joined file")->required();
+  out->add(app, "New file for all of them", OutFlags::Resume::no)->required();
   app.footer("Example:\n  banyan code merge shard1.jsonl shard2.jsonl --out samples.jsonl");
   return [inputs, out] {
-    make_parent(*out);
-    const auto report = code::merge_samples(*inputs, *out);
+    out->claim();
+    const auto report = code::merge_samples(*inputs, out->path);
     log(fmt::format("{} samples, {} duplicates left out", report.n_samples, report.n_duplicates));
     return int{kDone};
   };

@@ -312,8 +312,13 @@ void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& 
     const std::int64_t share = model->options().device == Device::cpu ? free / 4 : free / 4 * 3;
     slots = std::max<std::int64_t>(kKvBlock, std::min(share / per_token, n_tokens_wanted));
   }
-  session.add_lane(make_runner(model, {.kv_type = type, .n_kv_slots = slots}),
-                   {.max_batch = max_batch, .max_rows = max_rows});
+  try {
+    session.add_lane(make_runner(model, {.kv_type = type, .n_kv_slots = slots}),
+                     {.max_batch = max_batch, .max_rows = max_rows});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory || kv_budget == "auto") throw;
+    throw Error(ErrorCode::usage, "--kv-budget", fmt::format("{} cannot be had: {}", kv_budget, error.what()));
+  }
   log(fmt::format("model {} · compute {} · KV {} · room for {} tokens ({:.0f} MiB)", model->config().name,
                   model->compute() == Compute::bf16 ? "bf16" : "f32", to_string(type), slots,
                   static_cast<double>(slots * per_token) / 0x1p20));
@@ -345,9 +350,16 @@ void SampleFlags::add(CLI::App& app, std::int64_t default_max_tokens) {
       ->capture_default_str();
   app.add_option("--min-p", sampler.min_p, "Keep tokens of at least this share of the likeliest one's probability")
       ->capture_default_str();
-  app.add_option("--repetition-penalty", sampler.repetition_penalty)->capture_default_str();
-  app.add_option("--presence-penalty", sampler.presence_penalty)->capture_default_str();
-  app.add_option("--frequency-penalty", sampler.frequency_penalty)->capture_default_str();
+  app.add_option(
+         "--repetition-penalty", sampler.repetition_penalty,
+         "Divide positive logits of tokens that are in prompt or sample by this, multiply negative ones; 1: off")
+      ->capture_default_str();
+  app.add_option("--presence-penalty", sampler.presence_penalty,
+                 "Take this off the logit of each token that the sample has; 0: off")
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", sampler.frequency_penalty,
+                 "Take this off the logit of a token for each time that the sample has it; 0: off")
+      ->capture_default_str();
   app.add_option("--eos-id", eos_ids,
                  "Id of a token that ends the text, beside the model's own; may be given several times")
       ->transform(whole_number(0, std::numeric_limits<TokenId>::max()))
@@ -363,9 +375,35 @@ void TextFlags::add(CLI::App& app, const char* prompt_help, const char* file_hel
 
 bool TextFlags::from_file() const {
   if ((prompt_option_->count() > 0) == (file_option_->count() > 0)) {
-    throw Error(ErrorCode::usage, "-p and -f", "give one of them");
+    throw prompt_option_->count() > 0 ? Error(ErrorCode::usage, "-p and -f", "give one of them, not both")
+                                      : Error(ErrorCode::usage, "-p or -f", "give a text, or a file of it");
   }
   return file_option_->count() > 0;
+}
+
+CLI::Option* OutFlags::add(CLI::App& app, const std::string& help, Resume can_resume) {
+  can_resume_ = can_resume == Resume::yes;
+  CLI::Option* out = app.add_option("--out", path, help);
+  app.add_flag("--force", force, "Replace the file of --out where there is one");
+  if (can_resume_) app.add_flag("--resume", resume, "Go on with what is in --out");
+  return out;
+}
+
+void OutFlags::claim() const {
+  if (path.empty()) {
+    if (resume) throw Error(ErrorCode::usage, "--resume", "goes on with the file of --out, which is not given");
+    return;
+  }
+  if (resume && force) throw Error(ErrorCode::usage, "--resume and --force", "give one of them, not both");
+  std::error_code ignored;
+  const bool holds_something =
+      std::filesystem::is_regular_file(path, ignored) && std::filesystem::file_size(path, ignored) > 0;
+  if (holds_something && !resume && !force) {
+    throw Error(ErrorCode::usage, path,
+                fmt::format("exists already; {}replace it (--force), or give another name",
+                            can_resume_ ? "go on with it (--resume), " : ""));
+  }
+  make_parent(path);
 }
 
 SampleOptions SampleFlags::options() {
@@ -376,7 +414,7 @@ SampleOptions SampleFlags::options() {
   if (seed == -1) {
     std::random_device device;
     seed = static_cast<std::int64_t>(((static_cast<std::uint64_t>(device()) << 32) | device()) >> 11);
-    log(fmt::format("seed {}", seed));
+    seed_note = fmt::format("seed {}", seed);
   }
   SampleOptions o;
   o.n = n;
@@ -387,6 +425,10 @@ SampleOptions SampleFlags::options() {
   o.eos_ids.assign(eos_ids.begin(), eos_ids.end());
   o.ignore_eos = ignore_eos;
   return o;
+}
+
+void SampleFlags::log_seed() const {
+  if (!seed_note.empty()) log(seed_note);
 }
 
 }  // namespace banyan::cli

@@ -75,10 +75,12 @@ struct SampleFlags {
   std::vector<std::int64_t> eos_ids;
   SamplerOptions sampler;
   bool ignore_eos = false;
+  std::string seed_note;  // of a seed that the user did not give, for the log: to be said once the run begins
 
   void add(CLI::App& app, std::int64_t default_max_tokens);
-  // Draws the seed where none was given (and logs it), so that every record holds the one that replays it.
+  // Draws the seed where none was given, so that every record holds the one that replays it.
   SampleOptions options();
+  void log_seed() const;
 };
 
 // A text, from the command line or from a file; the empty text is one too.
@@ -93,6 +95,23 @@ class TextFlags {
  private:
   CLI::Option* prompt_option_ = nullptr;
   CLI::Option* file_option_ = nullptr;
+};
+
+// Where a command's results go. A file that is there took a run to make: it is never replaced unasked.
+class OutFlags {
+ public:
+  std::string path;  // "": none
+  bool resume = false, force = false;
+
+  enum class Resume : std::uint8_t { yes, no };
+  // Gives the option --out back.
+  CLI::Option* add(CLI::App& app, const std::string& help, Resume can_resume);
+  // Makes the file's folder where it is absent. To be called before anything takes time. Throws Error{usage} if the
+  // file is there, is not empty, and shall neither be continued nor replaced.
+  void claim() const;
+
+ private:
+  bool can_resume_ = false;
 };
 
 // "sampler" of a record: the filters in the order in which they are applied.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "banyan/error.hpp"
+#include "cli/flag_hints.hpp"
 
 namespace banyan::cli {
 namespace {
@@ -103,7 +104,8 @@ std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream& in) const {
     item.parents = parents;
     item.name = trimmed(line.substr(0, equals));
     if (find_flag(app, item.name) == nullptr) {
-      throw Error(ErrorCode::bad_file, where, fmt::format("'{}' is no flag of {}", item.name, app.get_name()));
+      throw Error(ErrorCode::bad_file, where,
+                  fmt::format("'{}' is no flag of {}{}", item.name, app.get_name(), flag_hint(app, item.name)));
     }
     if (!seen.insert(item.name).second) {
       throw Error(ErrorCode::bad_file, where,

@@ -1,7 +1,6 @@
 // banyan convert: a model file in another form, or its weights in another type.
 #include "banyan/convert.hpp"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <iostream>
 
@@ -15,11 +14,9 @@ struct Convert {
   int n_threads = 0;
 
   int run() const {
-    std::string name = type;
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     make_parent(destination);
     const ConvertReport report =
-        convert(source, destination, {.type = dtype_from_string(name), .n_threads = n_threads});
+        convert(source, destination, {.type = dtype_from_string(type), .n_threads = n_threads});
     fmt::print("{:<8}{:>8}{:>16}{:>16}{:>14}{:>16}\n", "type", "tensors", "weights", "bytes", "error", "largest error");
     for (const ConvertedType& t : report.types) {
       fmt::print("{:<8}{:>8}{:>16}{:>16}{:>14.4g}{:>16.4g}\n", to_string(t.type), t.n_tensors, t.n_weights, t.bytes,
@@ -29,7 +26,7 @@ struct Convert {
       log(fmt::format(
           "{} matrices have rows that are no whole blocks of {} elements: they are stored more exactly than "
           "in {}",
-          report.n_fallback, report.block, name));
+          report.n_fallback, report.block, type));
     }
     log(fmt::format("written to {}", destination));
     return kDone;
@@ -43,15 +40,15 @@ Command add_convert(CLI::App& app) {
   app.add_option("source", t->source, "Model: a Hugging Face directory or one .gguf")->required();
   app.add_option("destination", t->destination, "NAME.gguf, or a directory that will hold safetensors; must not exist")
       ->required();
-  app.add_option("--type", t->type,
-                 "Type of the matrices: F32, F16, BF16; in a .gguf also Q8_0, Q4_0, Q4_1, Q4_K, Q6_K")
+  app.add_option("--type", t->type, "Type of the matrices; a directory takes f32, f16 and bf16, a .gguf all of them")
+      ->transform(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k"}, CLI::ignore_case))
       ->required();
   app.add_option("-t,--threads", t->n_threads, "Threads; 0: all cores")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
   app.footer(
       "Prints, for each type, sqrt(sum (y - x)^2 / sum x^2) and max |y - x| of its weights against the source's.\n\n"
-      "Example:\n  banyan convert model-directory model.gguf --type Q8_0");
+      "Example:\n  banyan convert model-directory model.gguf --type q8_0");
   return [t] { return t->run(); };
 }
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <iostream>
 #include <mutex>
 #include <optional>
@@ -32,7 +31,8 @@ struct Generate {
   ModelFlags model;
   SampleFlags sample;
   TextFlags text;
-  std::string out, tree, template_name;
+  OutFlags out;
+  std::string tree, template_name;
   std::int64_t n_logprobs = -1;
   bool chat = false, parse_special = false;
 
@@ -67,7 +67,7 @@ struct Generate {
   void count(const std::optional<Error>& error);
   void emit(const nlohmann::ordered_json& record);
   bool streams() const {
-    return out.empty() && isatty(STDOUT_FILENO) != 0 && options.n == 1 && group.sessions->size() == 1;
+    return out.path.empty() && isatty(STDOUT_FILENO) != 0 && options.n == 1 && group.sessions->size() == 1;
   }
 };
 
@@ -264,14 +264,12 @@ int Generate::run() {
   catch_interrupts();
   check_tree_path(tree);
   if (!tree.empty()) model.check_one_forest("--tree");
+  out.claim();
   options = sample.options();
   options.n_logprobs = n_logprobs > 0 ? n_logprobs : 0;
   std::string content = text.from_file() ? read_file(text.file) : text.prompt;
   const bool lines = text.from_file() && holds_prompt_lines(text.file, content);
-  if (!template_name.empty()) {
-    chat = true;
-    chat_answer_end(template_name);  // refuses an unknown name before anything is loaded
-  }
+  if (!template_name.empty()) chat = true;
   const std::int64_t n_prompts = lines ? 1 + std::count(content.begin(), content.end(), '\n') : 1;
   group = model.open([&](const Model& m) {
     return m.config().max_positions * std::min<std::int64_t>(model.max_batch, options.n * n_prompts);
@@ -280,12 +278,10 @@ int Generate::run() {
   if (!loaded->tokenizer()) throw Error(ErrorCode::bad_file, model.path, "holds no tokenizer");
   const ChatTurn nothing{"user", ""};
   if (chat) as_chat({&nothing, 1});  // refuses an unknown template before anything runs
-  if (!out.empty()) {
-    make_parent(out);
-    out_file.emplace(out, /*resume=*/false);
-  }
+  if (!out.path.empty()) out_file.emplace(out.path, /*resume=*/false);
   insert_prompts(content, lines);
   content = {};
+  if (!prompts.empty()) sample.log_seed();
   const auto begin = std::chrono::steady_clock::now();
   sample_all();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -310,14 +306,14 @@ Command add_generate(CLI::App& app) {
   g->text.add(app, "Prompt",
               "Prompts: a text file, or JSON Lines with \"prompt\" or \"messages\" (turns of \"role\" and \"content\", "
               "written in the chat template) and optional \"id\"");
-  app.add_option("--out", g->out, "Write JSON Lines here instead of standard output");
-  app.add_option("--tree", g->tree, "Draw the tree: NAME.html, NAME.dot or NAME.json");
+  g->out.add(app, "New file for the JSON Lines, instead of standard output", OutFlags::Resume::no);
+  app.add_option("--tree", g->tree, "Draw the tree: NAME.html, NAME.dot or NAME.json; replaced if it is there");
   app.add_option("--logprobs", g->n_logprobs, "Report the K likeliest tokens of each position")
       ->transform(whole_number(1, 1000));
   app.add_flag("--chat", g->chat, "Prompts are user turns of the model's chat template");
-  app.add_option("--chat-template", g->template_name,
-                 fmt::format("Implies --chat; the template to use instead of the model's own: {}",
-                             fmt::join(chat_template_names(), ", ")));
+  const auto templates = chat_template_names();
+  app.add_option("--chat-template", g->template_name, "Implies --chat; the template to use instead of the model's own")
+      ->check(CLI::IsMember(std::vector<std::string>(templates.begin(), templates.end())));
   app.add_flag("--parse-special", g->parse_special, "Text that spells a special token becomes that token");
   app.footer(
       "Examples:\n  banyan generate -m model.gguf -p \"Once upon a time\" --n 4 --seed 1\n"

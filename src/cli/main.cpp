@@ -6,6 +6,7 @@
 
 #include "cli/common.hpp"
 #include "cli/config.hpp"
+#include "cli/flag_hints.hpp"
 
 namespace banyan::cli {
 namespace {
@@ -61,7 +62,7 @@ int run(int argc, char** argv) {
   add(&app, "inspect", "Say what a model file holds and what would be used", add_inspect);
   add(&app, "convert", "Write a model in another form or element type", add_convert);
   add(&app, "tokenize", "Text to token ids", add_tokenize);
-  add(&app, "calibrate", "Measure this machine's constants for predictions", add_calibrate);
+  add(&app, "calibrate", "Measure the constants of plan's predictions, on an idle machine", add_calibrate);
 
   // CLI11 would only say that a subcommand is missing.
   for (const CLI::App* at = &app; const std::string word : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {
@@ -75,6 +76,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::FileError& e) {
     throw Error(ErrorCode::bad_file, "--config", e.what());
   } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() != 0) refuse_unknown_flag(app);
     return app.exit(e) == 0 ? kDone : kUsage;
   }
   for (const Entry& e : entries) {

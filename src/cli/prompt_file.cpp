@@ -21,6 +21,12 @@ json parse_line(std::string_view line, const std::string& where) {
   };
   try {
     return json::parse(line.begin(), line.end(), watch);
+  } catch (const json::parse_error& e) {
+    // Its text begins with a line number, which is always 1 here.
+    const std::string text = e.what(), begin = fmt::format("column {}: ", e.byte);
+    const auto at = text.find(begin);
+    throw Error(ErrorCode::bad_file, fmt::format("{}:{}", where, e.byte),
+                "is not valid JSON: " + text.substr(at == std::string::npos ? 0 : at + begin.size()));
   } catch (const json::exception& e) {
     throw Error(ErrorCode::bad_file, where, std::string("is not valid JSON: ") + e.what());
   }

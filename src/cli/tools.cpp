@@ -119,13 +119,14 @@ struct Calibrate {
 
 Command add_plan(CLI::App& app) {
   auto t = std::make_shared<PlanTool>();
-  app.add_option("file", t->file, "Trees: a JSON file as those of the attention benches")->required();
+  app.add_option("file", t->file, "Trees, JSON")->required();
   app.add_option("--tree", t->tree, "Only the tree of this name");
   app.add_flag("--summary", t->summary, "Costs alone, no listing");
   app.add_flag("--deterministic", t->deterministic, "The plan of deterministic mode");
   app.add_option("--cost-model", t->cost_model, "Constants that `banyan calibrate` wrote")->capture_default_str();
   t->shape.add(app);
-  app.footer("Example:\n  banyan plan trees.json --tree hydragen-512x1024+16 --heads-q 8 --heads-kv 1");
+  app.footer(bench_tree_format() +
+             "\n\nExample:\n  banyan plan examples/trees.json --tree few-shot --heads-q 9 --heads-kv 3 --head-dim 64");
   return [t] { return t->run(); };
 }
 
@@ -181,14 +182,18 @@ Command add_tokenize(CLI::App& app) {
 Command add_calibrate(CLI::App& app) {
   auto t = std::make_shared<Calibrate>();
   t->shape.add(app);
-  app.add_option("--out", t->out, "Where the constants go")->capture_default_str();
+  app.add_option("--out", t->out, "Where the constants go, with what they were measured on; replaced if it is there")
+      ->capture_default_str();
   app.add_option("--device", t->device, "What is measured")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   app.add_option("-t,--threads", t->n_threads, "Threads; 0: all cores")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
-  app.footer("Example:\n  banyan calibrate --heads-q 9 --heads-kv 3 --head-dim 64");
+  app.footer(
+      "Takes about two seconds, in which the machine should have nothing else to do. The constants belong to the\n"
+      "shape that is measured: give it that of the plans.\n\n"
+      "Example:\n  banyan calibrate --heads-q 9 --heads-kv 3 --head-dim 64");
   return [t] { return t->run(); };
 }
 

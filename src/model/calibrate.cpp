@@ -97,7 +97,9 @@ CostModel calibrate(const AttentionShape& shape, DType kv_type, const LoadOption
   const double bytes_per_key = static_cast<double>(2 * shape.n_heads_kv * shape.head_dim * shape.kv_bytes);
   const double flops_per_key = static_cast<double>(4 * shape.n_heads_q * shape.head_dim);
   CostModel model;
-  model.machine = backend->describe();
+  model.machine = backend->describe() + "; attention of " + std::to_string(shape.n_heads_q) + " query heads, " +
+                  std::to_string(shape.n_heads_kv) + " KV heads, " + std::to_string(shape.head_dim) +
+                  " elements each, KV in " + std::string(to_string(kv_type));
   model.call_us = Workload(*backend, shape, kv_type, kCalls, 0, 1).median_us(9) / kCalls;
   model.bytes_per_us = static_cast<double>(kLongRows * kLong) * bytes_per_key /
                        Workload(*backend, shape, kv_type, kLongRows, 0, kLong).median_us(9);

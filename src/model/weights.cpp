@@ -272,7 +272,7 @@ LoadOptions with_device(LoadOptions options) {
     options.device = !wants_cpu && kernels::n_cuda_devices() > 0 ? Device::cuda : Device::cpu;
   }
   if (options.device != Device::cpu && options.compute == Compute::f32) {
-    throw Error(ErrorCode::unsupported, "compute", "f32 is not there on CUDA devices; bf16 is");
+    throw Error(ErrorCode::usage, "compute", "f32 is not there on CUDA devices; bf16 is");
   }
   return options;
 }

@@ -105,6 +105,7 @@ Json config_json(const Checkpoint& model, DType type) {
     j["partial_rotary_factor"] = static_cast<double>(spec.rope.n_dims) / static_cast<double>(c.head_dim);
   }
   if (!model.eos_ids.empty()) j["eos_token_id"] = model.eos_ids;
+  if (!c.name.empty()) j["_name_or_path"] = c.name;
   return j;
 }
 
@@ -251,7 +252,9 @@ std::vector<float> gguf_rope_divisors(const Rope& rope) {
 }
 
 std::map<std::string, std::string> hf_files(const Checkpoint& model, DType type) {
-  std::map<std::string, std::string> files{{"config.json", config_json(model, type).dump(2)}};
+  // A name that is no UTF-8 loses the bytes that JSON has no words for: it is there for people alone.
+  const auto config = config_json(model, type).dump(2, ' ', false, Json::error_handler_t::replace);
+  std::map<std::string, std::string> files{{"config.json", config}};
   try {
     if (model.tokenizer) {
       files["tokenizer.json"] = tokenizer_json(model).dump(1);

@@ -27,7 +27,7 @@ struct Source {
   [[noreturn]] void fail(const std::string& message) const { throw Error(ErrorCode::bad_file, where, message); }
   const json& field(const char* name) const {
     const auto it = value.find(name);
-    if (it == value.end()) fail("lacks \"" + std::string(name) + "\"");
+    if (it == value.end()) fail("lacks \"" + std::string(name) + "\".\n" + bench_tree_format());
     return *it;
   }
   std::int64_t integer(const json& x, const std::string& what, std::int64_t least, std::int64_t most) const {
@@ -54,13 +54,26 @@ struct NodeShape {
   std::int64_t parent, n_tokens, n_rows;
 };
 
+[[noreturn]] void fail_form(const std::string& where, const std::string& message) {
+  throw Error(ErrorCode::bad_file, where, message + ".\n" + bench_tree_format());
+}
+
+json read_tree_file(const std::string& path) {
+  const std::string text = read_file(path);
+  try {
+    return parse_json(text, path);
+  } catch (const Error& error) {
+    fail_form("", error.what());
+  }
+}
+
 const json& trees_of(const json& file, const std::string& path) {
   const auto it = file.find("trees");
-  if (it == file.end() || !it->is_array()) throw Error(ErrorCode::bad_file, path, "has no list \"trees\"");
+  if (it == file.end() || !it->is_array()) fail_form(path, "has no list \"trees\"");
   for (std::size_t i = 0; i < it->size(); ++i) {
     const auto name = (*it)[i].find("name");
     if (name == (*it)[i].end() || !name->is_string()) {
-      throw Error(ErrorCode::bad_file, path, "trees[" + std::to_string(i) + "] has no \"name\"");
+      fail_form(path, "trees[" + std::to_string(i) + "] has no \"name\"");
     }
   }
   return *it;
@@ -146,15 +159,23 @@ void grow(BenchTree& out, const std::vector<NodeShape>& nodes, const Source& sou
 
 }  // namespace
 
+std::string bench_tree_format() {
+  return R"(A file of trees is {"trees": [TREE, ...]}. A TREE is one of
+  {"name": "a", "nodes_per_level": [1, 8], "tokens_per_node": [512, 16]}
+      so many nodes of so many tokens on each level, spread evenly below those of the level above; each leaf has a row
+  {"name": "b", "nodes": [[-1, 512, 0], [0, 16, 1], [0, 40, 1]]}
+      [index of the parent or -1, tokens, rows] of each node, parents first; a node's rows are its last tokens)";
+}
+
 std::vector<std::string> bench_tree_names(const std::string& path) {
-  const json file = parse_json(read_file(path), path);
+  const json file = read_tree_file(path);
   std::vector<std::string> names;
   for (const json& tree : trees_of(file, path)) names.push_back(tree["name"].get<std::string>());
   return names;
 }
 
 BenchTree load_bench_tree(const std::string& path, const std::string& name) {
-  const json file = parse_json(read_file(path), path);
+  const json file = read_tree_file(path);
   const json& trees = trees_of(file, path);
   const auto it = std::find_if(trees.begin(), trees.end(), [&](const json& t) { return t["name"] == name; });
   if (it == trees.end()) {
@@ -171,7 +192,7 @@ BenchTree load_bench_tree(const std::string& path, const std::string& name) {
   const Source whole{file, path};
   const std::int64_t head_dim =
       file.contains("head_dim") ? whole.integer(file["head_dim"], "head_dim", 1, 1024) : kDefaultHeadDim;
-  const json& heads = tree.field("heads");
+  const json heads = it->value("heads", json::array());
   if (!heads.is_array()) tree.fail("\"heads\" is no list");
   for (const json& h : heads) {
     if (!h.is_string()) tree.fail("heads has " + h.dump() + ", not a name");

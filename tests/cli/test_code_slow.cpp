@@ -243,4 +243,5 @@ TEST_CASE("calibrate, then plan: predicted times") {
   CAPTURE(plan.err);
   CHECK(plan.code == 0);
   CHECK(plan.out.find("us predicted") != std::string::npos);
+  CHECK(plan.out.find("2 query heads, 1 KV heads, 16 elements") != std::string::npos);
 }

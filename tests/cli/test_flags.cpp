@@ -41,10 +41,10 @@ TEST_CASE("bad flags are usage errors that name the flag and the value") {
   check_refused({"grow"}, 2, {"grow"});
   check_refused({"code"}, 2, {"subcommand"});
   check_refused({"generate", "-p", "a"}, 2, {"--model"});
-  check_refused({"generate", "-m", kTiny}, 2, {"-p and -f"});
-  check_refused({"tokenize", "-m", kTiny}, 2, {"-p and -f"});
-  check_refused(generate({"-f", "x"}), 2, {"-p and -f"});
-  check_refused(generate({"--bogus", "1"}), 2, {"--bogus"});
+  check_refused({"generate", "-m", kTiny}, 2, {"-p or -f", "give a text"});
+  check_refused({"tokenize", "-m", kTiny}, 2, {"-p or -f", "give a text"});
+  check_refused(generate({"-f", "x"}), 2, {"-p and -f", "not both"});
+  check_refused(generate({"--bogus", "1"}), 2, {"--bogus", "no flag of generate"});
   check_refused(generate({"--n", "0"}), 2, {"--n", "0 is out of range", "1 to 1000000"});
   check_refused(generate({"--n", "1000000000000"}), 2, {"--n", "1000000000000", "1000000"});
   check_refused(generate({"--n", "two"}), 2, {"--n", "'two'"});
@@ -56,6 +56,13 @@ TEST_CASE("bad flags are usage errors that name the flag and the value") {
   check_refused(generate({"--max-rows", "0"}), 2, {"--max-rows", "0"});
   check_refused(generate({"--logprobs", "0"}), 2, {"--logprobs", "0"});
   check_refused(generate({"--compute", "f64"}), 2, {"--compute", "f64"});
+  check_refused(generate({"--device", "tpu"}), 2, {"--device", "tpu"});
+  check_refused(generate({"--device", "cuda", "--device-index", "1000"}), 2, {"device"});
+  check_refused(generate({"--device", "cuda", "--compute", "f32"}), 2, {"compute"});
+  check_refused(generate({"--chat-template", "oak"}), 2, {"--chat-template", "oak", "chatml"});
+  check_refused({"convert", kTiny, "new", "--type", "Q3_K"}, 2, {"--type", "Q3_K", "q4_k"});
+  check_refused({"convert", kTiny, "new", "--type", "q8_0"}, 2, {"q8_0", "a directory f32, f16 and bf16"});
+  check_refused({"code", "eval", "x", "--problems", "y", "--resume"}, 2, {"--resume", "--out"});
   check_refused(generate({"--kv-type", "int3"}), 2, {"--kv-type", "int3"});
   check_refused(generate({"--kv-budget", "1"}), 2, {"--kv-budget", "1", "256 bytes"});
   check_refused(generate({"--kv-budget", "lots"}), 2, {"--kv-budget", "'lots'", "GiB"});
@@ -63,6 +70,7 @@ TEST_CASE("bad flags are usage errors that name the flag and the value") {
     check_refused(generate({"--kv-budget", share}), 2, {"--kv-budget", "'" + share + "'", "100 %"});
   }
   CHECK(run(generate({"--kv-budget", "0.5%", "--seed", "1"})).code == 0);
+  check_refused(generate({"--kv-budget", "100000GiB"}), 2, {"--kv-budget", "100000GiB", "bytes of memory in all"});
   check_refused(generate({"--stop", ""}), 2, {"--stop"});
   check_refused(generate({"--devices", "cpu,gpu1"}), 2, {"--devices", "'gpu1'"});
   check_refused(generate({"--devices", "cpu,-1"}), 2, {"--devices", "'-1'"});
@@ -76,6 +84,9 @@ TEST_CASE("bad flags are usage errors that name the flag and the value") {
   check_refused(
       {"code", "sample", "-m", kTiny, "--problems", BANYAN_SOURCE_DIR "/examples/apps", "--out", "x", "--shard", "3/2"},
       2, {"--shard", "3/2"});
+  check_refused({"code", "sample", "-m", kTiny, "--problems", BANYAN_SOURCE_DIR "/examples/apps", "--out", "x",
+                 "--difficulty", "oak"},
+                2, {"difficulty", "\"oak\""});
 }
 
 TEST_CASE("sampler values out of range are usage errors (BL-15)") {
@@ -100,6 +111,35 @@ TEST_CASE("-n is refused and asks what was meant") {
   for (const auto& more : std::vector<std::vector<std::string>>{{"-n", "5"}, {"-n5"}, {"-n"}}) {
     check_refused(generate(more), 2, {"did you mean --max-tokens or --n?"});
   }
+}
+
+TEST_CASE("a flag that is none: what was meant, in every command") {
+  const auto hints = [](const std::vector<std::string>& args, const std::string& flag, const std::string& hint) {
+    check_refused(args, 2, {"banyan: " + flag + ": no flag of ", hint});
+  };
+  hints(generate({"--max_tokens", "8"}), "--max_tokens", "did you mean --max-tokens?");
+  hints(generate({"--MAX_TOKENS=8"}), "--MAX_TOKENS", "did you mean --max-tokens?");
+  hints(generate({"--max-new-tokens", "8"}), "--max-new-tokens", "did you mean --max-tokens?");
+  hints(generate({"--temprature", "0"}), "--temprature", "did you mean --temperature?");
+  hints(generate({"--temp", "0"}), "--temp", "did you mean --temperature?");
+  hints(generate({"--tokens", "8"}), "--tokens", "did you mean --max-tokens?");
+  hints(generate({"--output", "x"}), "--output", "did you mean --out?");
+  hints(generate({"--print_config"}), "--print_config", "did you mean --print-config?");
+  hints({"generate", "--models", "x"}, "--models", "did you mean --model?");
+  hints({"code", "eval", "x", "--problem", "y"}, "--problem", "no flag of eval; did you mean --problems?");
+  hints({"code", "eval", "x", "--problems", "y", "-n", "5"}, "-n", "did you mean --n-at-k?");
+  hints({"code", "merge", "x", "--output", "y"}, "--output", "did you mean --out?");
+  hints({"plan", "x", "--head_dim", "64"}, "--head_dim", "did you mean --head-dim?");
+  hints({"tokenize", "--prompt", "x", "--nobos"}, "--nobos", "did you mean --no-bos?");
+  hints({"inspect", "x", "--computes"}, "--computes", "did you mean --compute?");
+  hints({"calibrate", "--thread", "1"}, "--thread", "did you mean --threads?");
+  hints({"convert", "x", "y", "--types", "f32"}, "--types", "did you mean --type?");
+  const Outcome far = run(generate({"--quux"}));
+  CHECK(far.code == 2);
+  CHECK_FALSE(has(far.err, "did you mean"));
+  const TempFolder folder;
+  check_refused(generate({"--config", folder.write("c", "max_tokens = 3\n")}), 3,
+                {"c:1", "did you mean --max-tokens?"});
 }
 
 TEST_CASE("BL-39: negative counts are usage errors; -1 alone has a meaning") {
@@ -141,6 +181,37 @@ TEST_CASE("files that cannot be read or written are named, exit 3") {
   for (const auto& path : {gone, empty, dir}) check_refused(sample(path, empty), 3, {path});
   for (const auto& path : {gone, empty, dir})
     check_refused(sample(BANYAN_SOURCE_DIR "/examples/apps", path), 3, {path});
+}
+
+TEST_CASE("--out never replaces a file unasked") {
+  const TempFolder folder;
+  const std::string apps = BANYAN_SOURCE_DIR "/examples/apps";
+  const std::string there = folder.write("there.jsonl", "{\"task_id\":\"x\",\"completion\":\"1\"}\n");
+  const std::string before = folder.read("there.jsonl");
+  const std::string way_on = "exists already; replace it (--force), or give another name";
+  const std::string way_on_resumed = "exists already; go on with it (--resume), replace it (--force), or give another";
+  const std::vector<std::string> sample{"code", "sample", "-m", "none", "--problems", apps, "--out", there},
+      merge{"code", "merge", there, "--out", there};
+  check_refused(generate({"--out", there}), 2, {there, way_on});
+  check_refused(merge, 2, {there, way_on});
+  check_refused(sample, 2, {there, way_on_resumed});
+  check_refused({"code", "eval", there, "--problems", apps, "--out", there}, 2, {there, way_on_resumed});
+  check_refused({"convert", kTiny, there, "--type", "f32"}, 2, {there, "exists already"});
+  check_refused({"code", "eval", there, "--problems", apps, "--out", there, "--resume", "--force"}, 2,
+                {"--resume", "--force"});
+  CHECK(folder.read("there.jsonl") == before);
+
+  const auto with = [](std::vector<std::string> args, const std::string& flag) {
+    args.push_back(flag);
+    return args;
+  };
+  check_refused(with(sample, "--resume"), 3, {"none"});  // the model's turn
+  CHECK(folder.read("there.jsonl") == before);
+  CHECK(run(with(merge, "--force")).code == 0);
+  CHECK(run(generate({"--out", there, "--force"})).code == 0);
+  CHECK(has(folder.read("there.jsonl"), "finish_reason"));
+  CHECK(run(generate({"--out", "/dev/null"})).code == 0);
+  CHECK(run(generate({"--out", folder.write("empty", "")})).code == 0);
 }
 
 TEST_CASE("the output's disk is full or closed: exit 1, and it says so") {
@@ -228,6 +299,7 @@ TEST_CASE("help and version go to stdout, exit 0, with examples") {
                                                                 {"code", "eval", "--help"},
                                                                 {"code", "merge", "--help"},
                                                                 {"plan", "--help"},
+                                                                {"convert", "--help"},
                                                                 {"inspect", "--help"},
                                                                 {"tokenize", "--help"},
                                                                 {"calibrate", "--help"}}) {
@@ -237,5 +309,7 @@ TEST_CASE("help and version go to stdout, exit 0, with examples") {
     CHECK(has(o.out, "Example"));
   }
   CHECK(has(run({"--help"}).out, "--config"));
+  CHECK(has(run({"plan", "--help"}).out, "nodes_per_level"));
+  CHECK(has(run({"calibrate", "--help"}).out, "nothing else to do"));
   CHECK(run({"--version"}).code == 0);
 }

@@ -61,9 +61,15 @@ TEST_CASE("convert: the result has the same tokens; a type that cannot be writte
     CHECK(has(run({"inspect", out}).out, "16 f16"));
     CHECK(run({"convert", model, out, "--type", "F32"}).code == 2);  // it is there
   }
-  const Outcome o = run({"convert", kTiny, folder.path("x.gguf"), "--type", "Q3_K"});
-  CHECK(o.code == 2);
-  CHECK(has(o.err, "q3_k"));
+}
+
+TEST_CASE("convert keeps the model's name, from form to form") {
+  const TempFolder folder;
+  REQUIRE(run({"convert", kTiny, folder.path("directory"), "--type", "f32"}).code == 0);
+  REQUIRE(run({"convert", folder.path("directory"), folder.path("back.gguf"), "--type", "F32"}).code == 0);
+  for (const std::string& model : {kTiny, folder.path("directory"), folder.path("back.gguf")}) {
+    CHECK(has(run({"inspect", model}).out, "\nname          tiny"));
+  }
 }
 
 TEST_CASE("plan: all bench trees, with both ways; predicted times where there are constants") {
@@ -87,6 +93,19 @@ TEST_CASE("plan: all bench trees, with both ways; predicted times where there ar
     const Outcome unknown = run({"plan", path, "--tree", "oak"});
     CHECK(unknown.code == 2);
     CHECK(has(unknown.err, "\"oak\""));
+  }
+}
+
+TEST_CASE("plan: the examples, and a file of another form") {
+  const TempFolder folder;
+  const Outcome o = run({"plan", BANYAN_SOURCE_DIR "/examples/trees.json", "--tree", "few-shot", "--summary"});
+  CHECK(o.code == 0);
+  CHECK(has(o.out, "tree few-shot: 137 nodes, 128 rows"));
+  for (const std::string bad : {"no json", "{}", R"({"trees": [{"name": "t"}]})"}) {
+    const Outcome refused = run({"plan", folder.write("t.json", bad)});
+    CHECK(refused.code == 3);
+    CHECK(has(refused.err, "t.json: "));
+    CHECK(has(refused.err, "\"nodes_per_level\": [1, 8]"));
   }
 }
 
@@ -179,10 +198,11 @@ TEST_CASE("code eval: unknown problems and malformed samples are left out, named
   auto again = args;
   again[2] = folder.path("t.jsonl");
   folder.write("p/0001/input_output.json", R"({"inputs": [], "outputs": []})");
+  again.push_back("--force");
   CHECK(run(again).code == 0);
   const std::string once = folder.read("out/r.jsonl");
   folder.write("out/r.jsonl", once + "{\"task_id\":\"0000\",\"samp");
-  again.push_back("--resume");
+  again.back() = "--resume";
   CHECK(run(again).code == 0);
   CHECK(folder.read("out/r.jsonl") == once);
 }

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "banyan/session.hpp"
-#include "count_allocations.hpp"
+#include "bench/count_allocations.hpp"
 #include "engine/models.hpp"
 
 using namespace banyan;
@@ -23,9 +23,9 @@ TEST_CASE("a decode step allocates nothing after warm-up") {
     o.sampler = {.temperature = 0.8, .top_k = 40, .top_p = 0.95};
     auto job = s.start(s.sample(root, o));
     for (int i = 0; i < 60; ++i) REQUIRE(s.step());
-    const std::int64_t before = test::n_allocations;
+    const std::int64_t before = n_allocations;
     for (int i = 0; i < 80; ++i) REQUIRE(s.step());
-    CHECK(test::n_allocations - before == 0);
+    CHECK(n_allocations - before == 0);
     s.run();
     CHECK(job.result().size() == 32);
   }

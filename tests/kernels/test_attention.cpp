@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "banyan/lse.hpp"
+#include "tests/kernels/attention_errors.hpp"
 #include "tests/kernels/backends.hpp"
 #include "tests/kernels/forest.hpp"
 
@@ -9,35 +10,6 @@ using namespace banyan;
 using namespace banyan::kernels;
 
 namespace {
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-bool same_bits(const AttentionResult& a, const AttentionResult& b) {
-  return same_bits(a.o, b.o) && same_bits(a.lse, b.lse);
-}
-
-struct Errors {
-  double o = 0, o_rms = 0, lse = 0;
-};
-Errors errors(const AttentionResult& got, const Forest::Oracle& right) {
-  Errors e;
-  std::int64_t n_nan = 0;
-  for (std::size_t i = 0; i < got.o.size(); ++i) {
-    const double difference = std::fabs(got.o[i] - right.o[i]);
-    n_nan += std::isnan(difference) ? 1 : 0;
-    e.o = std::max(e.o, difference);
-    e.o_rms += difference * difference / static_cast<double>(got.o.size());
-  }
-  e.o_rms = std::sqrt(e.o_rms);
-  for (std::size_t i = 0; i < got.lse.size(); ++i) {
-    const double difference = std::fabs(got.lse[i] - right.lse[i]);
-    n_nan += std::isnan(difference) ? 1 : 0;
-    e.lse = std::max(e.lse, difference);
-  }
-  CHECK(n_nan == 0);
-  return e;
-}
 
 // Elements of q, k and v are normal(0, 1), scores have deviation `query deviation`.
 //
@@ -48,7 +20,7 @@ Errors errors(const AttentionResult& got, const Forest::Oracle& right) {
 // bf16 dot products (bf16 KV): queries are rounded by up to 2^-8 relatively, 0.0016 in the root mean square, so a score
 // of deviation 1 is off by 0.0016 in the root mean square; p is rounded likewise. Few keys leave that unaveraged: o is
 // off by about 0.002 times values of deviation 1 in the root mean square, and by up to ten times that at the worst.
-Errors tolerance(const Forest::Shape& s, const Backend& backend) {
+AttentionErrors tolerance(const Forest::Shape& s, const Backend& backend) {
   const bool bf16_dot = s.type == DType::bf16 && backend.describe().find("bf16") != std::string::npos;
   const double deviation = s.deviation;
   if (bf16_dot) return {0.03 * deviation, 0.003 * deviation, 0.01 * deviation};
@@ -64,10 +36,10 @@ void check_shape(const Forest::Shape& shape, std::uint32_t seed) {
     CAPTURE(backend->describe());
     CAPTURE(shape.head_dim);
     CAPTURE(to_string(shape.type));
-    const Errors allowed = tolerance(shape, *backend);
+    const AttentionErrors allowed = tolerance(shape, *backend);
     const AttentionResult tiled = forest.run(*backend, by_tile);
     for (const auto& got : {forest.run(*backend, forest.by_node()), tiled}) {
-      const Errors e = errors(got, right);
+      const AttentionErrors e = errors(got, right);
       CHECK(e.o < allowed.o);
       CHECK(e.o_rms < allowed.o_rms);
       CHECK(e.lse < allowed.lse);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "banyan/lse.hpp"
+#include "tests/kernels/attention_errors.hpp"
 #include "tests/kernels/cuda_problem.hpp"
 
 using namespace banyan;
@@ -14,37 +15,8 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-bool same_bits(const Result& a, const Result& b) {
-  return same_bits(a.f32.o, b.f32.o) && same_bits(a.f32.lse, b.f32.lse) && same_bits(a.o_bf16, b.o_bf16);
-}
-
-struct Errors {
-  double o = 0, o_rms = 0, lse = 0;
-};
-
-Errors errors(const AttentionResult& got, const Forest::Oracle& right) {
-  Errors e;
-  std::int64_t n_nan = 0;
-  for (std::size_t i = 0; i < got.o.size(); ++i) {
-    const double difference = std::fabs(got.o[i] - right.o[i]);
-    n_nan += std::isnan(difference) ? 1 : 0;
-    e.o = std::max(e.o, difference);
-    e.o_rms += difference * difference / static_cast<double>(got.o.size());
-  }
-  e.o_rms = std::sqrt(e.o_rms);
-  for (std::size_t i = 0; i < got.lse.size(); ++i) {
-    if (double{got.lse[i]} == right.lse[i]) continue;  // both -inf
-    const double difference = std::fabs(got.lse[i] - right.lse[i]);
-    n_nan += std::isnan(difference) ? 1 : 0;
-    e.lse = std::max(e.lse, difference);
-  }
-  CHECK(n_nan == 0);
-  return e;
-}
+using banyan::kernels::same_bits;
+bool same_bits(const Result& a, const Result& b) { return same_bits(a.f32, b.f32) && same_bits(a.o_bf16, b.o_bf16); }
 
 // Keys and values are normal(0, 1), queries normal(0, deviation), all as stored; scores have that deviation.
 //
@@ -55,14 +27,14 @@ Errors errors(const AttentionResult& got, const Forest::Oracle& right) {
 // Weights are rounded to the KV type, with u = 2^-8 (bf16) or 2^-11 (f16): O is off by at most u sum p |v| <= u 5, and
 // in the root mean square by u / sqrt(3) or less. Weights are summed before they are rounded, so LSE is as exact as
 // the scores.
-Errors tolerance(DType type, double deviation, bool tiles) {
+AttentionErrors tolerance(DType type, double deviation, bool tiles) {
   if (!tiles) return {2e-5 * deviation, 2e-6 * deviation, 1e-5 * deviation};
   const double u = type == DType::bf16 ? 0x1p-8 : 0x1p-11;
   return {5 * u + 5e-5 * deviation, u / std::sqrt(3.0) + 5e-6 * deviation, 3e-5 * deviation};
 }
 
 void check_result(const char* kernel, const Result& r, const Forest& f, const Forest::Oracle& right, bool tiles) {
-  const Errors e = errors(r.f32, right), most = tolerance(f.shape.type, f.shape.deviation, tiles);
+  const AttentionErrors e = errors(r.f32, right), most = tolerance(f.shape.type, f.shape.deviation, tiles);
   std::printf("%-22s dim %3d heads %2d/%-2d %-4s rows %4d keys %5d: O %.1e (%.1e) rms %.1e (%.1e) LSE %.1e (%.1e)\n",
               kernel, static_cast<int>(f.shape.head_dim), static_cast<int>(f.shape.n_heads_q),
               static_cast<int>(f.shape.n_heads_kv), std::string(to_string(f.shape.type)).c_str(),
@@ -222,7 +194,7 @@ TEST_CASE("CUDA attention: warpgroup tiles equal the generic kernel, and themsel
         const Forest::Oracle right{{generic.f32.o.begin(), generic.f32.o.end()},
                                    {generic.f32.lse.begin(), generic.f32.lse.end()}};
         const double deviation = double{p.scale} * std::sqrt(static_cast<double>(d));
-        const Errors e = errors(tiles.f32, right), most = tolerance(type, deviation, true);
+        const AttentionErrors e = errors(tiles.f32, right), most = tolerance(type, deviation, true);
         CAPTURE(d);
         CAPTURE(group);
         CAPTURE(to_string(type));

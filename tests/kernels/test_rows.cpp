@@ -2,7 +2,7 @@
 #include <cstring>
 #include <doctest/doctest.h>
 
-#include "tests/count_allocations.hpp"
+#include "bench/count_allocations.hpp"
 #include "tests/kernels/backends.hpp"
 #include "tests/kernels/forest.hpp"
 
@@ -265,7 +265,7 @@ TEST_CASE("no operation allocates once it has seen its largest step") {
     backend->attention(forest.arguments(result));
   };
   step(100);
-  const std::int64_t before = test::n_allocations;
+  const std::int64_t before = n_allocations;
   for (const std::int64_t n_rows : {1, 7, 64, 99, 100}) step(n_rows);
-  CHECK(test::n_allocations == before);
+  CHECK(n_allocations == before);
 }

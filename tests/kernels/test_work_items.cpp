@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 #include <map>
 
+#include "bench/count_allocations.hpp"
 #include "kernels/cuda/work_items.hpp"
-#include "tests/count_allocations.hpp"
 #include "tests/kernels/forest.hpp"
 
 using namespace banyan;
@@ -292,9 +292,9 @@ TEST_CASE("work items of a second build need no memory, and deterministic calls 
     WorkItems work;
     const WorkOptions options{8, 2, deterministic, 132, true};
     work.build(fan.positions, fan.calls.runs, fan.calls.calls, options);
-    const std::int64_t before = test::n_allocations;
+    const std::int64_t before = n_allocations;
     work.build(fan.positions, fan.calls.runs, fan.calls.calls, options);
-    CHECK(test::n_allocations == before);
+    CHECK(n_allocations == before);
   }
   Calls one_by_one;
   for (std::int64_t i = 0; i < 40; ++i) {

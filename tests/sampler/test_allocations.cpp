@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "banyan/sampler.hpp"
+#include "bench/count_allocations.hpp"
 #include "oracle.hpp"
-#include "tests/count_allocations.hpp"
 
 using namespace banyan;
 
@@ -39,8 +39,8 @@ TEST_CASE("after the first draw nothing is allocated, whatever the options and r
     sampler.logprob(row, 5, 0);
   };
   draw_all(rows[2], 0);
-  const std::int64_t before = test::n_allocations;
+  const std::int64_t before = n_allocations;
   CHECK(before > 0);
   for (std::size_t i = 0; i < rows.size(); ++i) draw_all(rows[i], 1000 * (i + 1));
-  CHECK(test::n_allocations == before);
+  CHECK(n_allocations == before);
 }

@@ -3,10 +3,9 @@
 #include <vector>
 
 #include "banyan/plan.hpp"
-#include "tests/count_allocations.hpp"
+#include "bench/count_allocations.hpp"
 
 using namespace banyan;
-using test::n_allocations;
 
 TEST_CASE("Planner and tree: decoding steps allocate nothing after warm-up, over new blocks of slots too") {
   using enum PlanOptions::Sharing;

@@ -57,7 +57,7 @@ struct ProblemSet {
 
 // `path` is an APPS directory (or one problem folder of it), or a HumanEval JSON Lines file, plain or gzipped;
 // recognised by content. Problems that cannot be read are reported in `errors` and the others are loaded. Throws
-// Error{bad_file} when the path cannot be read at all or holds no problem, Error{bad_input} when no problem has the
+// Error{bad_file} when the path cannot be read at all or holds no problem, Error{usage} when no problem has the
 // difficulty.
 ProblemSet load_problems(const std::string& path, const LoadOptions& options = {});
 

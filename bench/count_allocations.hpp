@@ -1,5 +1,5 @@
-// Counts the heap allocations of a whole test program, the library's included, by replacing operator new and delete.
-// To be included in one source of an executable.
+// Counts the heap allocations of a whole program, the library's included, by replacing operator new and delete. For
+// tests and benches: to be included in one source of an executable.
 #pragma once
 
 #include <atomic>
@@ -7,20 +7,20 @@
 #include <cstdlib>
 #include <new>
 
-namespace banyan::test {
+namespace banyan {
 
 inline std::atomic<std::int64_t> n_allocations{0};  // since the program began
 
-}  // namespace banyan::test
+}  // namespace banyan
 
 // Not inlined: where g++ 12 inlines one of a pair and not the other, it warns that they do not match.
 [[gnu::noinline]] void* operator new(std::size_t n) {
-  ++banyan::test::n_allocations;
+  ++banyan::n_allocations;
   if (void* p = std::malloc(n)) return p;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t alignment) {
-  ++banyan::test::n_allocations;
+  ++banyan::n_allocations;
   const auto a = static_cast<std::size_t>(alignment);
   if (void* p = std::aligned_alloc(a, (n + a - 1) / a * a)) return p;
   throw std::bad_alloc();
