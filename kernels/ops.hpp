@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "banyan/attention_types.hpp"
@@ -87,6 +88,9 @@ struct BackendOptions {
   int device_index = 0;  // which CUDA device
   bool deterministic = false;
   bool reference = false;  // plain versions of everything: the oracle of the fast ones
+  // For what a device measures of itself and keeps between runs; "": nothing is kept. Not used when deterministic.
+  std::string cache_folder = {};
+  std::function<void(std::string_view)> notice = {};  // hears of what is no error; may be empty
 };
 
 class Backend {

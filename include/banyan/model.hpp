@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "banyan/tokenizer.hpp"
@@ -28,8 +30,9 @@ struct ModelConfig {
 enum class Compute : std::uint8_t { automatic, f32, bf16 };
 
 // Where a model computes. `automatic`: a CUDA device if this build has CUDA, one answers and `compute` allows it, else
-// the CPU.
-enum class Device : std::uint8_t { automatic, cpu, cuda };
+// the CPU. `check`: on a CUDA device, and every operation on the CPU too; the first result that differs by more than
+// rounding is an Error{device} (kernels/check.hpp). Slow.
+enum class Device : std::uint8_t { automatic, cpu, cuda, check };
 
 struct LoadOptions {
   Compute compute = Compute::automatic;
@@ -38,12 +41,20 @@ struct LoadOptions {
   int n_threads = 0;           // 0: all cores
   bool deterministic = false;  // bits of a row's logits depend on its own path alone (docs/design.md)
   bool reference = false;      // plain kernels (tests)
+  // Memory for keys and values that will be wanted beside the weights: what cannot fit on a device together is refused
+  // before anything is loaded.
+  std::int64_t kv_bytes = 0;
+  // Where a device keeps between runs what it has measured: which product algorithms are fastest. "": nowhere.
+  std::string cache_folder = {};
+  // Hears of what is no error: a cache that cannot be used. May be called by several threads; may be empty.
+  std::function<void(std::string_view)> notice = {};
 };
 
 class Model {
  public:
   virtual ~Model() = default;
-  // `path`: a Hugging Face directory, or one .gguf. Throws Error{bad_file | unsupported} naming file, tensor or key.
+  // `path`: a Hugging Face directory, or one .gguf. Throws Error{bad_file | unsupported} naming file, tensor or key,
+  // Error{out_of_memory} with all sizes.
   static std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options = {});
 
   // Random weights of the shape that a config.json gives, the same for the same seed: for benches. No tokenizer.

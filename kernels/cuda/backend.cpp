@@ -30,14 +30,22 @@ using namespace cuda;
 // Weights cross to the device in pieces of about this size, the next being made while one is under way.
 constexpr std::int64_t kPackBytes = 16 << 20;
 
+cudaDeviceProp properties_of(int device) {
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return properties;
+}
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const BackendOptions& options)
       : device_(open_device(options.device_index)),
         deterministic_(options.deterministic),
         n_threads_(options.n_threads),
-        products_(stream_, options.deterministic) {
-    check(cudaGetDeviceProperties(&properties_, device_), "cudaGetDeviceProperties");
+        properties_(properties_of(device_)),
+        products_(
+            stream_, options.deterministic,
+            {options.deterministic ? "" : options.cache_folder, products_machine(properties_.name), options.notice}) {
     warpgroup_tiles_ = has_warpgroup_tiles();
     tickets_.reserve_bytes(kTicketBytes);
     check(cudaMemsetAsync(tickets_.data(), 0, kTicketBytes, stream_), "cudaMemsetAsync");
@@ -118,10 +126,10 @@ class CudaBackend final : public Backend {
 
   int device_;
   bool deterministic_;
-  cudaDeviceProp properties_{};
   bool warpgroup_tiles_ = false;
   int n_threads_;  // that pack weights
   Stream stream_;
+  cudaDeviceProp properties_;
   Products products_;
 
   struct PackSlot {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "banyan/error.hpp"
 #include "kernels/cuda/check.hpp"
@@ -66,7 +68,15 @@ struct Products::Call {
   float beta;
 };
 
-Products::Products(cudaStream_t stream, bool deterministic) : stream_(stream), deterministic_(deterministic) {
+std::string products_machine(const char* gpu_name) {
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  return std::string(gpu_name) + ", cuBLASLt " + std::to_string(cublasLtGetVersion()) + ", driver " +
+         std::to_string(driver);
+}
+
+Products::Products(cudaStream_t stream, bool deterministic, AlgorithmCache kept)
+    : stream_(stream), deterministic_(deterministic), kept_(std::move(kept)) {
   check(cublasLtCreate(&handle_), "cublasLtCreate");
   workspace_.reserve_bytes(kWorkspaceBytes);
 }
@@ -87,8 +97,28 @@ void Products::run(const DeviceMatrix& w, const void* x, void* y, DType y_type, 
 }
 
 const cublasLtMatmulAlgo_t& Products::algorithm(const Shape& bucket) {
-  const auto found = algorithms_.find(bucket);
-  return found != algorithms_.end() ? found->second : algorithms_.emplace(bucket, pick(bucket)).first->second;
+  if (const auto found = algorithms_.find(bucket); found != algorithms_.end()) return found->second;
+  cublasLtMatmulAlgo_t algorithm;
+  if (!recall(bucket, algorithm)) {
+    algorithm = pick(bucket);
+    AlgorithmCache::Algorithm words;
+    static_assert(sizeof words == sizeof algorithm);
+    std::memcpy(words.data(), &algorithm, sizeof algorithm);
+    kept_.remember(bucket, words);
+  }
+  return algorithms_.emplace(bucket, algorithm).first->second;
+}
+
+// From another run, if the library takes it and its workspace is not larger than ours.
+bool Products::recall(const Shape& s, cublasLtMatmulAlgo_t& algorithm) {
+  const auto words = kept_.find(s);
+  if (!words) return false;
+  std::memcpy(&algorithm, words->data(), sizeof algorithm);
+  Call call(s);
+  cublasLtMatmulHeuristicResult_t result;
+  return cublasLtMatmulAlgoCheck(handle_, &call.operation, &call.w, &call.x, &call.y, &call.y, &algorithm, &result) ==
+             CUBLAS_STATUS_SUCCESS &&
+         static_cast<std::int64_t>(result.workspaceSize) <= kWorkspaceBytes;
 }
 
 cublasLtMatmulAlgo_t Products::pick(const Shape& s) {
@@ -115,7 +145,7 @@ cublasLtMatmulAlgo_t Products::pick(const Shape& s) {
                 "has no algorithm for " + std::to_string(s.n_rows) + " rows of a [" + std::to_string(s.n_out) + ", " +
                     std::to_string(s.n_in) + "] matrix");
   }
-  if (n == 1) return candidates[0].algo;
+  if (n == 1 || deterministic_) return candidates[0].algo;
 
   // Trials read and write scratch: what is in it does not matter, as long as it is not all zeros, which are faster.
   const std::int64_t w_bytes = dtype_bytes(DType::bf16, s.n_out * s.n_in),

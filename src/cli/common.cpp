@@ -4,8 +4,10 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
+#include <map>
 #include <mutex>
 #include <random>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -88,6 +90,14 @@ void catch_interrupts() {
 
 // --- values --------------------------------------------------------------------------------------------------------
 
+std::string cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      cache != nullptr && *cache != '\0' ? cache : std::filesystem::path(home != nullptr ? home : ".") / ".cache";
+  return (base / "banyan").string();
+}
+
 std::int64_t parse_bytes(const std::string& text, const std::string& flag) {
   static const std::pair<const char*, double> kUnits[] = {
       {"", 1},       {"K", 0x1p10},   {"KIB", 0x1p10}, {"M", 0x1p20}, {"MIB", 0x1p20},
@@ -154,8 +164,10 @@ nlohmann::ordered_json to_json(const SamplerOptions& o) {
 
 void ModelFlags::add(CLI::App& app) {
   app.add_option("-m,--model", path, "Model: a Hugging Face directory or one .gguf")->required();
-  app.add_option("--device", device, "Where the model computes; auto: a CUDA device if there is one, else the CPU")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+  app.add_option("--device", device,
+                 "Where the model computes; auto: a CUDA device if there is one, else the CPU. check: on a CUDA device "
+                 "and on the CPU, to the first operation that differs (slow)")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "check"}))
       ->capture_default_str();
   app.add_option("--device-index", device_index, "Which CUDA device")
       ->transform(whole_number(0, 1024))
@@ -178,8 +190,10 @@ void ModelFlags::add(CLI::App& app) {
   app.add_option("--kv-type", kv_type, "Type of stored keys and values; auto: as --compute; fp8: f8_e4m3")
       ->check(CLI::IsMember({"auto", "f32", "bf16", "f16", "f8_e4m3", "fp8", "fp8_e4m3"}))
       ->capture_default_str();
-  app.add_option("--kv-budget", kv_budget,
-                 "Memory for keys and values, e.g. 2GiB; auto: a part of what is free, or less")
+  app.add_option(
+         "--kv-budget", kv_budget,
+         "Memory for keys and values: 2GiB, or 60% of what is free beside the weights; auto: a part of that, or "
+         "less")
       ->capture_default_str();
   app.add_option("-t,--threads", n_threads, "Threads; 0: all cores, shared among --devices")
       ->transform(whole_number(0, 1024))
@@ -195,8 +209,9 @@ void ModelFlags::add(CLI::App& app) {
 
 std::vector<ModelFlags::Place> ModelFlags::places() const {
   if (devices.empty()) {
-    const auto where = device == "cpu" ? Device::cpu : device == "cuda" ? Device::cuda : Device::automatic;
-    return {{where, device_index, device}};
+    static const std::map<std::string, Device> kDevices{
+        {"auto", Device::automatic}, {"cpu", Device::cpu}, {"cuda", Device::cuda}, {"check", Device::check}};
+    return {{kDevices.at(device), device_index, device}};
   }
   if (device != "auto" || device_index != 0) {
     throw Error(ErrorCode::usage, "--devices", "stands in place of --device and --device-index; give it alone");
@@ -224,6 +239,9 @@ std::shared_ptr<const Model> ModelFlags::load(const Place& place) const {
     options.n_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency() / devices.size()));
   }
   options.deterministic = deterministic;
+  options.cache_folder = cache_folder();
+  options.notice = [](std::string_view line) { log(std::string(line)); };
+  if (kv_budget != "auto") options.kv_bytes = kv_bytes(/*n_free=*/0);
   return Model::load(path, options);
 }
 
@@ -263,6 +281,18 @@ bool ModelGroup::report_retired() const {
   return !list.empty();
 }
 
+// Of --kv-budget, where it is not auto; a share is one of what is free.
+std::int64_t ModelFlags::kv_bytes(std::int64_t n_free) const {
+  if (!kv_budget.ends_with('%')) return parse_bytes(kv_budget, "--kv-budget");
+  double percent = 0;
+  const char* last = kv_budget.data() + kv_budget.size() - 1;
+  const auto [end, error] = std::from_chars(kv_budget.data(), last, percent);
+  if (error != std::errc() || end != last || !(percent > 0 && percent <= 100)) {
+    throw Error(ErrorCode::usage, "--kv-budget", fmt::format("'{}' is no share above 0 % and up to 100 %", kv_budget));
+  }
+  return static_cast<std::int64_t>(percent / 100 * static_cast<double>(n_free));
+}
+
 void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& model,
                           std::int64_t n_tokens_wanted) const {
   const DType type = kv_type != "auto"                   ? dtype_from_string(kv_type)
@@ -271,7 +301,7 @@ void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& 
   const std::int64_t per_token = kv_bytes_per_token(model->config(), type);
   std::int64_t slots = 0;
   if (kv_budget != "auto") {
-    slots = parse_bytes(kv_budget, "--kv-budget") / per_token;
+    slots = kv_bytes(model->free_memory_bytes()) / per_token;
     if (slots < 1) {
       throw Error(ErrorCode::usage, "--kv-budget",
                   fmt::format("{} is less than one token takes ({} bytes)", kv_budget, per_token));
@@ -279,7 +309,7 @@ void ModelFlags::add_lane(Session& session, const std::shared_ptr<const Model>& 
   } else {
     // A device has its memory for this alone; the host has other programs.
     const std::int64_t free = model->free_memory_bytes();
-    const std::int64_t share = model->options().device == Device::cuda ? free / 4 * 3 : free / 4;
+    const std::int64_t share = model->options().device == Device::cpu ? free / 4 : free / 4 * 3;
     slots = std::max<std::int64_t>(kKvBlock, std::min(share / per_token, n_tokens_wanted));
   }
   try {

@@ -65,6 +65,7 @@ struct ModelFlags {
   };
   std::vector<Place> places() const;
   std::shared_ptr<const Model> load(const Place& place) const;
+  std::int64_t kv_bytes(std::int64_t n_free) const;
   void add_lane(Session& session, const std::shared_ptr<const Model>& model, std::int64_t n_tokens_wanted) const;
 };
 
@@ -121,6 +122,9 @@ std::string version();
 // process at once.
 bool interrupted();
 void catch_interrupts();
+
+// Where banyan keeps what it has measured, "~/.cache/banyan".
+std::string cache_folder();
 
 // "512MiB", "2G", "1000000" -> bytes. Throws Error{usage}.
 std::int64_t parse_bytes(const std::string& text, const std::string& flag);

@@ -14,13 +14,7 @@
 namespace banyan::cli {
 namespace {
 
-std::string default_cost_model_path() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const std::filesystem::path base =
-      cache != nullptr && *cache != '\0' ? cache : std::filesystem::path(home != nullptr ? home : ".") / ".cache";
-  return (base / "banyan" / "cost_model.json").string();
-}
+std::string default_cost_model_path() { return cache_folder() + "/cost_model.json"; }
 
 struct ShapeFlags {
   std::int64_t n_heads_q = 32, n_heads_kv = 8, head_dim = 128;

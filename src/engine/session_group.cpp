@@ -203,9 +203,16 @@ void SessionGroup::run(const GroupWork& what) {
   std::unique_lock lock(queue.mutex);
   while (!queue.changed.wait_for(lock, kProgressInterval, [&queue] { return queue.n_running == 0; })) {
     lock.unlock();
-    const bool go_on = !what.on_progress || what.on_progress(stats());
+    bool go_on = true;
+    std::exception_ptr thrown;
+    try {
+      if (what.on_progress) go_on = what.on_progress(stats());
+    } catch (...) {
+      thrown = std::current_exception();
+    }
     lock.lock();
-    queue.stopping = queue.stopping || !go_on;
+    queue.stopping = queue.stopping || !go_on || thrown;
+    if (thrown && !queue.first_error) queue.first_error = thrown;
   }
   lock.unlock();
   threads.clear();

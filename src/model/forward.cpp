@@ -233,7 +233,7 @@ std::span<const float> Forward::logits() {
   Impl& f = *impl_;
   const auto n = static_cast<std::size_t>(f.n_logits * f.model->head().n_out);
   f.backend->synchronize();
-  if (f.model->options().device != Device::cuda) return {f.logits.f32(), n};
+  if (f.model->options().device == Device::cpu) return {f.logits.f32(), n};
   f.host_logits.resize(n);
   if (n > 0) f.backend->download(f.host_logits.data(), f.logits.data(), static_cast<std::int64_t>(n * sizeof(float)));
   return f.host_logits;

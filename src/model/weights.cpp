@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <fmt/format.h>
 #include <span>
 #include <utility>
 
+#include "kernels/check.hpp"
 #include "model/describe.hpp"
 #include "model/model_tensors.hpp"
 #include "model/rope.hpp"
@@ -103,8 +105,28 @@ class StackedRows final : public kernels::Backend::RowSource {
 
 Compute resolve(const LoadOptions& options) {
   if (options.compute != Compute::automatic) return options.compute;
-  if (options.device == Device::cuda) return Compute::bf16;
+  if (options.device == Device::cuda || options.device == Device::check) return Compute::bf16;
   return !options.reference && kernels::cpu_multiplies_bf16() ? Compute::bf16 : Compute::f32;
+}
+
+// Elements of all matrices; norms and biases are next to nothing.
+std::int64_t n_weights(const ModelConfig& c) {
+  const std::int64_t q_dim = c.n_heads_q * c.head_dim, kv_dim = c.n_heads_kv * c.head_dim;
+  const std::int64_t layer = c.hidden_size * (2 * q_dim + 2 * kv_dim + 3 * c.intermediate_size);
+  const std::int64_t table = c.vocab_size * c.hidden_size;
+  return c.n_layers * layer + (c.tied_embeddings || c.reward_head ? table : 2 * table);
+}
+
+// A device has the memory that it has; the host's is the system's affair.
+void check_fits(const ModelConfig& config, Compute compute, std::int64_t kv_bytes, const kernels::Backend& backend) {
+  const std::int64_t weights = dtype_bytes(compute == Compute::bf16 ? DType::bf16 : DType::f32, n_weights(config));
+  const std::int64_t n_free = backend.free_bytes();
+  if (kv_bytes <= n_free - weights) return;
+  const std::string kv = kv_bytes > 0 ? fmt::format(" and {} of keys and values", kv_bytes) : "";
+  throw Error(ErrorCode::out_of_memory, backend.describe(),
+              fmt::format("{} bytes of weights{} are wanted, {} bytes are free; {}", weights, kv, n_free,
+                          weights <= n_free ? "ask for less memory for keys and values"
+                                            : "the model is too large for this device"));
 }
 
 }  // namespace
@@ -216,6 +238,7 @@ LoadedModel::LoadedModel(const Checkpoint& checkpoint, const LoadOptions& option
   config_ = checkpoint.spec.config;
   tokenizer_ = checkpoint.tokenizer;
   eos_ids_ = checkpoint.eos_ids;
+  if (options_.device != Device::cpu) check_fits(config_, compute_, options_.kv_bytes, *backend_);
   Loader(*this, checkpoint, tensors).load();
   description_ = banyan::describe(
       checkpoint, tensors, {.compute = compute_, .weight_bytes = weight_bytes_, .backend = backend_->describe()});
@@ -225,7 +248,9 @@ std::unique_ptr<kernels::Backend> LoadedModel::make_backend() const {
   return factory_({.n_threads = options_.n_threads,
                    .device_index = options_.device_index,
                    .deterministic = options_.deterministic,
-                   .reference = options_.reference});
+                   .reference = options_.reference,
+                   .cache_folder = options_.cache_folder,
+                   .notice = options_.notice});
 }
 
 double LoadedModel::flops_per_row() const {
@@ -246,16 +271,27 @@ LoadOptions with_device(LoadOptions options) {
     const bool wants_cpu = options.compute == Compute::f32 || options.reference;
     options.device = !wants_cpu && kernels::n_cuda_devices() > 0 ? Device::cuda : Device::cpu;
   }
-  if (options.device == Device::cuda && options.compute == Compute::f32) {
+  if (options.device != Device::cpu && options.compute == Compute::f32) {
     throw Error(ErrorCode::usage, "compute", "f32 is not there on CUDA devices; bf16 is");
   }
   return options;
 }
 
+std::unique_ptr<kernels::Backend> make_checked_cuda_backend(const kernels::BackendOptions& options) {
+  return kernels::make_check_backend(kernels::make_cuda_backend(options), kernels::make_cpu_backend(options));
+}
+
+BackendFactory factory_of(Device device) {
+  switch (device) {
+    case Device::cuda: return kernels::make_cuda_backend;
+    case Device::check: return make_checked_cuda_backend;
+    default: return kernels::make_cpu_backend;
+  }
+}
+
 std::shared_ptr<const Model> make_model(const Checkpoint& checkpoint, const LoadOptions& options) {
   const LoadOptions resolved = with_device(options);
-  return std::make_shared<LoadedModel>(
-      checkpoint, resolved, resolved.device == Device::cuda ? kernels::make_cuda_backend : kernels::make_cpu_backend);
+  return std::make_shared<LoadedModel>(checkpoint, resolved, factory_of(resolved.device));
 }
 
 }  // namespace

@@ -67,6 +67,10 @@ TEST_CASE("bad flags are usage errors that name the flag and the value") {
   check_refused(generate({"--kv-budget", "1"}), 2, {"--kv-budget", "1", "256 bytes"});
   check_refused(generate({"--kv-type", "fp8", "--kv-budget", "1"}), 2, {"--kv-budget", "1", "96 bytes"});
   check_refused(generate({"--kv-budget", "lots"}), 2, {"--kv-budget", "'lots'", "GiB"});
+  for (const std::string share : {"0%", "100.5%", "-1%", "%", "half%", "nan%"}) {
+    check_refused(generate({"--kv-budget", share}), 2, {"--kv-budget", "'" + share + "'", "100 %"});
+  }
+  CHECK(run(generate({"--kv-budget", "0.5%", "--seed", "1"})).code == 0);
   check_refused(generate({"--kv-budget", "100000GiB"}), 2, {"--kv-budget", "100000GiB", "bytes of memory in all"});
   check_refused(generate({"--stop", ""}), 2, {"--stop"});
   check_refused(generate({"--devices", "cpu,gpu1"}), 2, {"--devices", "'gpu1'"});

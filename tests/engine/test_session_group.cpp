@@ -198,6 +198,13 @@ TEST_CASE("session group: stops when it is told to") {
   CHECK(d.tokens.size() < 1'000'000);
 }
 
+TEST_CASE("session group: an error of on_progress ends the run and is thrown") {
+  Draw d{.n_samples = {1'000'000}};
+  d.on_progress = [](const LaneStats&) -> bool { throw Error(ErrorCode::device, "stderr", "is closed"); };
+  CHECK_THROWS_WITH_AS(d.run(*d.make(2)), "stderr: is closed", Error);
+  CHECK(d.tokens.size() < 1'000'000);
+}
+
 TEST_CASE("session group: an error that escapes a search or a callback ends the run and is thrown") {
   for (const bool in_callback : {false, true}) {
     Draw d{.n_samples = {1'000'000}};

@@ -1,8 +1,10 @@
 // Products, packing and memory of the CUDA backend against double precision.
 #include <cmath>
 #include <doctest/doctest.h>
+#include <filesystem>
 
 #include "backends.hpp"
+#include "code/temp_folder.hpp"
 #include "cuda_memory.hpp"
 
 using namespace banyan;
@@ -92,6 +94,45 @@ TEST_CASE("cuda: deterministic products give a row the same bits alone and among
       CHECK(std::equal(part.begin(), part.end(), all.begin() + first * n_out));
     }
   }
+}
+
+TEST_CASE("cuda: algorithms are kept between backends, not when deterministic; a damaged file is said and replaced") {
+  std::mt19937 rng(3);
+  const Product p(576, 1536, 64, rng);
+  const TempFolder folder;
+  const auto run = [&](bool deterministic, std::vector<std::string>& notices) {
+    const auto backend = make_cuda_backend({.deterministic = deterministic,
+                                            .cache_folder = folder.path(),
+                                            .notice = [&](std::string_view text) { notices.emplace_back(text); }});
+    const auto w = backend->pack(p.n_out, p.n_in, DType::bf16, MemoryRows(p.w, p.n_in));
+    const OnDevice x(*backend, DType::bf16, p.x), y(*backend, DType::f32, p.n_rows * p.n_out);
+    backend->matmul_f32(*w, x.data(), y.f32(), p.n_rows, nullptr, false);
+    return y.read();
+  };
+  const auto files = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  };
+  std::vector<std::string> notices;
+  run(true, notices);
+  CHECK(files().empty());
+  const auto first = run(false, notices);
+  REQUIRE(files().size() == 1);
+  const std::string name = files()[0], content = folder.read(name);
+  MESSAGE(name);
+  CHECK(run(false, notices) == first);  // recalled: the same algorithm, so the same bits
+  CHECK(folder.read(name) == content);
+  CHECK(notices.empty());
+  folder.write(name, content.substr(0, content.size() / 2));
+  run(false, notices);
+  CHECK(notices.size() >= 1);
+  CHECK(files().size() == 1);
+  std::vector<std::string> none;
+  run(false, none);
+  CHECK(none.empty());
 }
 
 TEST_CASE("cuda: uniform rows and random contents are the host's, number by number") {

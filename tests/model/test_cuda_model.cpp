@@ -56,6 +56,24 @@ TEST_CASE("cuda: the tiny model gives the CPU's logits, in every KV type, determ
   }
 }
 
+TEST_CASE("cuda: no operation differs from the CPU's by more than rounding, and a checked model has the same bits") {
+  const auto golden = nlohmann::json::parse(read_file(BANYAN_SOURCE_DIR "/models/tiny/golden.json"));
+  const std::vector<TokenId> prompt = golden["prompt"];
+  const auto model = Model::load(kTinyGguf, {.device = Device::cuda}),
+             checked = Model::load(kTinyGguf, {.device = Device::check});
+  for (const DType kv_type : {DType::bf16, DType::f16, DType::f32}) {
+    CHECK(flat_logits(checked, prompt, kv_type) == flat_logits(model, prompt, kv_type));
+  }
+  if (smollm2().empty()) {
+    MESSAGE("skipped: no SmolLM2 file");
+    return;
+  }
+  const auto large = Model::load(smollm2(), {.device = Device::check});
+  const auto ids = large->tokenizer()->encode(read_file(BANYAN_SOURCE_DIR "/docs/design.md").substr(0, 1200), {});
+  CHECK_NOTHROW(flat_logits(large, ids, DType::bf16));
+  CHECK_NOTHROW(greedy(large, ids, 4));
+}
+
 TEST_CASE("cuda: SmolLM2 against the CPU in f32: divergence and agreement over a text") {
   if (smollm2().empty()) {
     MESSAGE("skipped: no SmolLM2 file");
