@@ -193,8 +193,8 @@ def write_move(out, x, op, y, result, choice_weight, where=None):
 
 
 def solution_documents(state, target, excluded, length):
-    """Whole solutions by moves drawn evenly from the good ones. Returns (symbols, weights, usable): unusable where
-    there is no solution, or only one through an excluded state."""
+    """Whole solutions by moves drawn evenly from the good ones. Returns (symbols, weights, usable, choice): unusable
+    where there is no solution, or only one through an excluded state; choice where the first choice is learnt."""
     n, device = state[0].shape[0], state[0].device
     target = torch.as_tensor(target, device=device).expand(n)
     out = Writer(n, device)
@@ -205,6 +205,7 @@ def solution_documents(state, target, excluded, length):
     out.symbol(word("solve"), 0)
     out.symbol(NEWLINE, 0)
     usable = torch.ones(n, dtype=torch.bool, device=device)
+    choice = usable
     while state[0].shape[1] > 1:
         found = rules.moves(state)
         good, hidden = [], torch.zeros_like(usable)
@@ -215,10 +216,11 @@ def solution_documents(state, target, excluded, length):
         good = torch.stack(good, 1)
         usable &= good.any(1)
         pick = draw(good)
-        state = write_step(out, found, pick, (~hidden).to(torch.int8))
+        choice = choice & ~hidden
+        state = write_step(out, found, pick, ~hidden)
     out.symbol(EOS)
     symbols, weights, fits = out.rows(length)
-    return symbols, weights, usable & fits
+    return symbols, weights, usable & fits, choice
 
 
 def write_step(out, found, pick, choice_weight):
@@ -340,7 +342,7 @@ def value_tables(scale, excluded, device):
     ones = torch.arange(0, rules.MAX_N + 1, device=device)[:, None]
     add("one", rules.whole(ones), TARGET)
     add("one", rules.whole(ones[TARGET : TARGET + 1]), TARGET)
-    for n in chunks(4_000_000 // scale, 500_000):
+    for n in chunks(6_000_000 // scale, 500_000):
         add("wide", wide_threes(n, device), TARGET)
         add("wide", random_children(random_hands(n // 2, device)), TARGET)
     for k, n_all in ((2, 500_000), (3, 1_500_000), (4, 500_000)):
@@ -365,14 +367,19 @@ def moves_tables(scale, excluded, device):
 
 
 def solution_tables(scale, excluded, device):
-    four, three, countdown = Table(48), Table(48), Table(64)
-    for n in chunks(3_000_000 // scale, 200_000):
-        four.add(*solution_documents(without(random_hands(n, device), excluded), TARGET, excluded, 48))
-    for _ in range(max(1, 8 // scale)):
-        three.add(*solution_documents(training_threes(excluded, device), TARGET, excluded, 48))
-    for n in chunks(1_000_000 // scale, 200_000):
-        three.add(*solution_documents(without(wide_threes(n, device), excluded), TARGET, excluded, 48))
+    """choice, rest: hands of four numbers whose first choice is learnt, and the others."""
+    tables = {name: Table(48) for name in ("choice", "rest", "three")} | {"countdown": Table(64)}
+    for n in chunks(6_000_000 // scale, 300_000):
+        hands = without(random_hands(n, device), excluded)
+        symbols, weights, usable, choice = solution_documents(hands, TARGET, excluded, 48)
+        tables["choice"].add(symbols, weights, usable & choice)
+        # As many of the others are not needed.
+        tables["rest"].add(symbols, weights, usable & ~choice & (torch.rand(len(usable), device=device) < 0.3))
+    for states in [training_threes(excluded, device)] * max(1, 8 // scale) + [
+        without(wide_threes(n, device), excluded) for n in chunks(1_000_000 // scale, 250_000)
+    ]:
+        tables["three"].add(*solution_documents(states, TARGET, excluded, 48)[:3])
     for k in (4, 5, 6):
         for n in chunks(2_000_000 // scale, 200_000):
-            countdown.add(*countdown_documents(n, k, excluded, device, 64))
-    return four.close(), three.close(), countdown.close()
+            tables["countdown"].add(*countdown_documents(n, k, excluded, device, 64))
+    return {name: table.close() for name, table in tables.items()}

@@ -30,7 +30,9 @@ from model import SHAPE, Arith24, Muon  # noqa: E402
 
 MUON_RATE, ADAM_RATE = 0.02, 2e-3
 # Share of the documents of a batch of values that come of each table; sure ones are drawn to be this part of each.
-VALUE_MIX = {"core": 0.35, "wide": 0.45, "two": 0.05, "one": 0.01, "other": 0.14}
+VALUE_MIX = {"core": 0.25, "wide": 0.55, "two": 0.05, "one": 0.01, "other": 0.14}
+# The same for solutions of the game.
+SOLVE_MIX = {"choice": 0.45, "rest": 0.2, "three": 0.35}
 SURE_SHARE = 0.4
 
 
@@ -71,19 +73,24 @@ def save(model, folder, name):
             shutil.copyfile(os.path.join(scratch, file), os.path.join(folder, file))
 
 
+def shares(mix, n):
+    """n divided as the mix says; the last takes what is left."""
+    counts = {name: int(n * share) for name, share in mix.items()}
+    last = list(mix)[-1]
+    counts[last] += n - sum(counts.values())
+    return counts
+
+
+def concat(batches):
+    return [torch.cat(parts) for parts in zip(*batches)]
+
+
 def draw_values(tables, n):
-    """n documents: VALUE_MIX of the tables, SURE_SHARE of each."""
-    symbols, weights = [], []
-    left = n
-    for i, (name, share) in enumerate(VALUE_MIX.items()):
-        count = left if i == len(VALUE_MIX) - 1 else int(n * share)
-        left -= count
+    batches = []
+    for name, count in shares(VALUE_MIX, n).items():
         n_sure = int(count * SURE_SHARE)
-        for kind, k in (("sure", n_sure), ("impossible", count - n_sure)):
-            s, w = tables[name, kind].draw(k)
-            symbols.append(s)
-            weights.append(w)
-    return torch.cat(symbols), torch.cat(weights)
+        batches += [tables[name, "sure"].draw(n_sure), tables[name, "impossible"].draw(count - n_sure)]
+    return concat(batches)
 
 
 class Data:
@@ -92,22 +99,17 @@ class Data:
 
     TURNS = ("four moves", "countdown", "three moves", "countdown")
 
-    def __init__(self, scale, excluded, device, n_tokens, log):
+    def __init__(self, scale, excluded, device, n_tokens):
         self.n_tokens = n_tokens
         self.values = generate.value_tables(scale, excluded, device)
-        four, three, countdown = generate.solution_tables(scale, excluded, device)
-        self.four, self.three = four, three
-        four_moves, three_moves = generate.moves_tables(scale, excluded, device)
-        self.others = {"four moves": four_moves, "three moves": three_moves, "countdown": countdown}
-        log(event="data", values={" ".join(k): len(t.symbols) for k, t in self.values.items()},
-            solutions_four=len(four.symbols), solutions_three=len(three.symbols),
-            with_choice=int((four.weights[:, 9] > 0).sum()),
-            **{k.replace(" ", "_"): len(t.symbols) for k, t in self.others.items()})  # fmt: skip
+        self.solutions = generate.solution_tables(scale, excluded, device)
+        four, three = generate.moves_tables(scale, excluded, device)
+        self.others = {"four moves": four, "three moves": three, "countdown": self.solutions.pop("countdown")}
 
     def audit(self, excluded, log):
         """No document that is trained on holds a state that it must not."""
         tables = {" ".join(key): table for key, table in self.values.items()}
-        tables |= {"solve four": self.four, "solve three": self.three, **self.others}
+        tables |= {"solve " + name: table for name, table in self.solutions.items()} | self.others
         for name, table in tables.items():
             n_states, n_excluded = audit.count_excluded(table.symbols, excluded)
             log(event="audit", table=name, documents=len(table.symbols), states=n_states, excluded=n_excluded)
@@ -116,9 +118,8 @@ class Data:
 
     def batches(self, step):
         yield "value", *draw_values(self.values, self.n_tokens // 16)
-        n = self.n_tokens // 48
-        halves = self.four.draw(n - n // 3), self.three.draw(n // 3)
-        yield "solve", *(torch.cat(parts) for parts in zip(*halves))
+        counts = shares(SOLVE_MIX, self.n_tokens // 48)
+        yield "solve", *concat([self.solutions[name].draw(n) for name, n in counts.items()])
         name = self.TURNS[step % len(self.TURNS)]
         table = self.others[name]
         yield name, *table.draw(self.n_tokens // table.length)
@@ -170,7 +171,7 @@ def main():
         seed=args.seed, tokens=args.tokens, scale=args.scale, minutes=args.minutes, puzzles=len(puzzles),
         excluded_threes=len(excluded.threes))  # fmt: skip
 
-    data = Data(args.scale, excluded, device, args.tokens, log)
+    data = Data(args.scale, excluded, device, args.tokens)
     data.audit(excluded, log)
     if device == "cuda":
         torch.cuda.empty_cache()
