@@ -123,8 +123,8 @@ struct JobOptions {
   std::int64_t max_steps = std::numeric_limits<std::int64_t>::max();   // steps in which it took part
 };
 
-// Counters of a lane since it was made. Bytes are of all layers; "unshared" is what reading each row's whole path by
-// itself would have taken.
+// Counters of a lane since it was made. Bytes are of all layers; "unshared" is what it would have taken if in each step
+// each sequence had read its path by itself, once for all its rows (a piece of a prompt, or a token).
 struct LaneStats {
   std::int64_t n_steps = 0, n_rows = 0;
   std::int64_t n_generated = 0;         // tokens drawn

@@ -1,6 +1,7 @@
 #include "kernels/cpu/packed_matrix.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstring>
 #include <string>
@@ -53,8 +54,13 @@ void PackedMatrix::pack_panel(std::int64_t p, const float* rows, std::int64_t n_
         auto* dst = reinterpret_cast<float*>(out) + n;
         for (std::int64_t k = begin; k < end; ++k) dst[k * kPanelColumns] = row[k];
       } else {
-        auto* dst = reinterpret_cast<bf16*>(out) + 2 * n;
-        for (std::int64_t k = begin; k < end; ++k) dst[k / 2 * 2 * kPanelColumns + k % 2] = to_bf16(row[k]);
+        // Pair by pair: a store of one element each would be twice as many.
+        std::array<bf16, kStep> values{};
+        for (std::int64_t k = begin; k < end; ++k) values[static_cast<std::size_t>(k - begin)] = to_bf16(row[k]);
+        for (std::int64_t k = begin; k < end; k += 2) {
+          std::memcpy(out + (k / 2 * kPanelColumns + n) * 2 * static_cast<std::int64_t>(sizeof(bf16)),
+                      &values[static_cast<std::size_t>(k - begin)], 2 * sizeof(bf16));
+        }
       }
     }
   }

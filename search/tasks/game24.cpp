@@ -107,7 +107,7 @@ bool solvable(const Numbers& numbers, const Rational& target) {
                              [&](const Move& move) { return solvable(*after(numbers, move), target); });
 }
 
-Verdict read_step(std::string_view line, const Numbers& numbers, Numbers& left) {
+Verdict read_step(std::string_view line, const Numbers& numbers, Numbers& left, Move* move) {
   line = trimmed(line);
   const std::size_t list_at = std::min(line.find("left"), line.find("(left"));
   const auto words = words_of(line.substr(0, list_at));
@@ -119,7 +119,8 @@ Verdict read_step(std::string_view line, const Numbers& numbers, Numbers& left) 
   const auto result = apply(words[1][0], *x, *y);
   if (!result) return wrong(fmt::format("{} has no result", shown(line)));
   if (*result != *said) return wrong(fmt::format("{}: the result is {}", shown(line), to_string(*result)));
-  auto rest = after(numbers, {*x, words[1][0], *y, *result});
+  const Move step{*x, words[1][0], *y, *result};
+  auto rest = after(numbers, step);
   if (!rest) return wrong(fmt::format("{} uses what is not among {}", shown(line), to_string(numbers)));
   if (list_at != std::string_view::npos) {
     const auto list = left_list(line.substr(list_at));
@@ -134,6 +135,7 @@ Verdict read_step(std::string_view line, const Numbers& numbers, Numbers& left) 
     if (said_left != *rest) return wrong(fmt::format("{}: {} is left", shown(line), to_string(*rest)));
   }
   left = std::move(*rest);
+  if (move != nullptr) *move = step;
   return {.right = true};
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/lane.hpp"
+#include "plan/keys_read.hpp"
 
 namespace banyan::detail {
 
@@ -19,12 +20,10 @@ void Lane::make_plan() {
   }
   ++stats.n_steps;
   stats.n_rows += plan_.n_rows();
-  double shared = 0, unshared = 0;  // keys read
-  for (const AttentionCall& call : plan_.calls) shared += static_cast<double>(call.n_keys);
-  for (const std::int32_t position : plan_.positions) unshared += static_cast<double>(position + 1);
+  const KeysRead keys = keys_read(tree, plan_);
   const auto bytes = static_cast<double>(runner->kv_bytes_per_token());
-  stats.attention_bytes_shared += shared * bytes;
-  stats.attention_bytes_unshared += unshared * bytes;
+  stats.attention_bytes_shared += static_cast<double>(keys.shared) * bytes;
+  stats.attention_bytes_unshared += static_cast<double>(keys.unshared) * bytes;
 }
 
 void Lane::forward_and_sample() {

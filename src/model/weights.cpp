@@ -54,10 +54,15 @@ class HeadOrder {
   std::vector<Place> places_;  // [head_dim], within a head
 };
 
-// The smallest range that has both; an empty one has no place.
-std::span<const std::byte> around(std::span<const std::byte> a, std::span<const std::byte> b) {
-  if (a.empty()) return b;
-  return {std::min(a.data(), b.data()), std::max(a.data() + a.size(), b.data() + b.size())};
+// Read pages are given back in pieces of this size: each giving back interrupts the other threads.
+constexpr std::int64_t kForgetBytes = 4 << 20;
+
+// The pieces of the tensor that end in its rows [begin, end).
+std::span<const std::byte> pieces_ending_in(const Tensor& t, std::int64_t begin, std::int64_t end) {
+  const std::int64_t row_bytes = t.bytes / t.shape[0];
+  const std::int64_t first = begin * row_bytes / kForgetBytes * kForgetBytes;
+  const std::int64_t last = end == t.shape[0] ? t.bytes : end * row_bytes / kForgetBytes * kForgetBytes;
+  return {t.data + first, static_cast<std::size_t>(std::max<std::int64_t>(0, last - first))};
 }
 
 // The rows of some tensors, one below the other, dequantised on demand. The first n_ordered rows are those of heads.
@@ -75,18 +80,18 @@ class StackedRows final : public kernels::Backend::RowSource {
   std::int64_t n_in() const { return tensors_.front()->shape[1]; }
 
   void fill(std::int64_t row_begin, std::int64_t row_end, float* dst) const override {
-    const Tensor* last = nullptr;
-    std::span<const std::byte> read;  // of `last`
-    for (std::int64_t row = row_begin; row < row_end; ++row, dst += n_in()) {
-      auto [from, scale] = row < n_ordered_ ? order_->find(row) : HeadOrder::Place{row, 1.0F};
-      auto tensor = tensors_.begin();
-      while (from >= (*tensor)->shape[0]) from -= (*tensor++)->shape[0];
-      if (std::exchange(last, *tensor) != *tensor) forget_pages(std::exchange(read, {}));
-      dequantize_row(**tensor, from, dst);
-      read = around(read, row_of(**tensor, from));
-      for (std::int64_t i = 0; scale != 1.0F && i < n_in(); ++i) dst[i] *= scale;
+    auto tensor = tensors_.begin();
+    std::int64_t first = 0;  // row of *tensor in the stack
+    for (std::int64_t row = row_begin; row < row_end;) {
+      for (; row - first >= (*tensor)->shape[0]; ++tensor) first += (*tensor)->shape[0];
+      const std::int64_t begin = row, end = std::min(row_end, first + (*tensor)->shape[0]);
+      for (; row < end; ++row, dst += n_in()) {
+        const auto [from, scale] = row < n_ordered_ ? order_->find(row) : HeadOrder::Place{row, 1.0F};
+        dequantize_row(**tensor, from - first, dst);
+        for (std::int64_t i = 0; scale != 1.0F && i < n_in(); ++i) dst[i] *= scale;
+      }
+      forget_pages(pieces_ending_in(**tensor, begin - first, end - first));
     }
-    forget_pages(read);
   }
 
  private:

@@ -85,6 +85,31 @@ TEST_CASE("BL-05 on a model: siblings give what they give alone, before and afte
   check_equal(first_y, run(flat, flat.insert(std::vector<TokenId>{11, 12, 13, 16, 17}), 6));
 }
 
+TEST_CASE("attention bytes: one sample of a prompt saves nothing, 64 save what theory says") {
+  constexpr std::int64_t kPrompt = 128, kTokens = 9;
+  const auto model = Model::load(test::tiny_model(), {.compute = Compute::f32, .n_threads = 1});
+  const auto per_token = static_cast<double>(kv_bytes_per_token(model->config(), DType::f32));
+  for (const std::int64_t n : {1, 64}) {
+    for (const std::int64_t max_rows : {1024, 64}) {  // the prompt whole; in two pieces
+      Session s;
+      s.add_lane(make_runner(model, {.kv_type = DType::f32, .n_kv_slots = 4096}), {.max_rows = max_rows});
+      const Node few_shot = s.insert(prompt_of(kPrompt / 2));
+      SampleOptions options = greedy(kTokens);
+      options.n = n;
+      s.run(s.sample(s.extend(few_shot, std::vector<TokenId>(kPrompt / 2, 7)), options));
+      // The prompt, then a step for each token but the last, in which every sample has one more of its own.
+      double shared = max_rows < kPrompt ? kPrompt + max_rows : kPrompt, unshared = shared;
+      for (std::int64_t t = 1; t < kTokens; ++t) {
+        shared += static_cast<double>(kPrompt + n * t);
+        unshared += static_cast<double>(n * (kPrompt + t));
+      }
+      CHECK(s.stats().attention_bytes_shared == shared * per_token);
+      CHECK(s.stats().attention_bytes_unshared == unshared * per_token);
+      CHECK((shared == unshared) == (n == 1));
+    }
+  }
+}
+
 TEST_CASE("a plain list of prompts becomes a tree: prefixes are found, also inside a run") {
   const auto model = Model::load(test::tiny_model(), {.compute = Compute::f32, .n_threads = 1});
   Session s;

@@ -9,6 +9,7 @@
 
 #include "banyan/error.hpp"
 #include "banyan/search/tasks/game24.hpp"
+#include "banyan/search/tasks/game24_problem.hpp"
 
 using namespace banyan;
 using namespace banyan::search;
@@ -107,6 +108,56 @@ TEST_CASE("moves: each set of numbers that can be left comes once, and lines of 
   }
 }
 
+TEST_CASE("a problem of the game: prompts, proposals, values, answers") {
+  const Game24Problem problem("game24/1", parse_numbers("7 1 7 2"));
+  CHECK(problem.prompt().own == "1 2 7 7 to 24 solve\n");
+  CHECK(problem.propose_prompt("").own == "1 2 7 7 moves\n");
+  const std::string first = " 7 * 7 = 49 left 1 2 49\n", second = " 49 - 1 = 48 left 2 48\n", third = " 48 / 2 = 24\n";
+  CHECK(problem.propose_prompt(first).own == "1 2 49 moves\n");
+  CHECK(problem.value_prompt(first + second).own == "2 48 to 24 value");
+  CHECK(problem.parse_proposals(first, " 1 + 2 = 3\n 49 - 1 = 48\n 49 - 1 = 47\n 9 - 1 = 8\nx\n\n 2 - 1 =") ==
+        std::vector<std::string>{" 1 + 2 = 3 left 3 49\n", second});
+  CHECK(problem.parse_proposals(first + second, " 48 / 2 = 24\n") == std::vector{third});
+  const auto by_rule = problem.next_steps(first + second);
+  CHECK(std::ranges::find(by_rule, third) != by_rule.end());
+  CHECK(by_rule.size() == 5);
+  CHECK(problem.next_steps(" 7 * 7 = 48\n").empty());
+
+  CHECK_FALSE(problem.known_value(first));
+  CHECK(problem.known_value(first + second + third) == 1.0);
+  CHECK(problem.known_value(first + second + " 48 * 2 = 96\n") == 0.0);
+  CHECK(problem.known_value(" 7 * 7 = 48\n") == 0.0);
+  CHECK(problem.parse_value(first, " sure") == 1.0);
+  CHECK(problem.parse_value(first, " impossible") == 0.0);
+
+  CHECK_FALSE(problem.finished(first, FinishReason::stop));
+  CHECK(problem.finished(first, FinishReason::eos));
+  CHECK(problem.finished(first + second + third, FinishReason::stop));
+  CHECK(problem.finished(" 7 * 7 = 48\n", FinishReason::stop));
+  CHECK(problem.verify(first + second + third) == 1.0);
+  CHECK(problem.verify(first + second) == 0.0);
+  CHECK(problem.answer(first + second + third) == "(((7 * 7) - 1) / 2)");
+  CHECK_FALSE(problem.answer(first));
+  const Game24Problem sum("sum", parse_numbers("1 2 3"), 6);
+  CHECK(sum.answer(" 1 + 2 = 3 left 3 3\n 3 + 3 = 6\n") == sum.answer(" 2 + 1 = 3 left 3 3\n 3 + 3 = 6\n"));
+  CHECK_THROWS_AS(problem.value_prompt(" 7 * 7 = 48\n"), Error);
+  CHECK_THROWS_AS(Game24Problem("none", {}), Error);
+}
+
+TEST_CASE("countdown problems: the same for a seed, and each has a solution") {
+  const auto problems = make_countdown(5, 3, 24);
+  REQUIRE(problems.size() == 3);
+  for (const auto& [numbers, target] : problems) {
+    CHECK(numbers.size() == 5);
+    CHECK(target >= Rational(100));
+    CHECK(target <= Rational(999));
+    CHECK(solvable(numbers, target));
+  }
+  CHECK(make_countdown(5, 2, 24)[1].numbers == problems[1].numbers);
+  CHECK(make_countdown(5, 1, 25)[0].numbers != problems[0].numbers);
+  CHECK_THROWS_AS(make_countdown(1, 1, 0), Error);
+}
+
 TEST_CASE("1,362 of the 1,820 hands from 1 to 13 can make 24, and they are the published puzzles") {
   std::set<Numbers> found;
   for (int a = 1; a <= 13; ++a) {
@@ -123,14 +174,10 @@ TEST_CASE("1,362 of the 1,820 hands from 1 to 13 can make 24, and they are the p
     MESSAGE("skipped: no published puzzles");
     return;
   }
-  std::ifstream file(kData + "24.csv");
-  std::set<Numbers> published;
-  std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) {
-    const auto begin = line.find(',') + 1;
-    published.insert(parse_numbers(line.substr(begin, line.find(',', begin) - begin)));
-  }
+  const auto puzzles = read_game24_csv(kData + "24.csv");
+  CHECK(puzzles.size() == 1362);
+  CHECK(to_string(puzzles[900]) == "4 5 6 10");
+  const std::set<Numbers> published(puzzles.begin(), puzzles.end());
   CHECK(found == published);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "banyan/plan.hpp"
+#include "plan/keys_read.hpp"
 
 namespace banyan::test {
 
@@ -163,11 +164,33 @@ inline void check_read_once(const Plan& plan) {
   for (std::size_t i = 1; i < runs.size(); ++i) REQUIRE(runs[i - 1].first + runs[i - 1].n <= runs[i].first);
 }
 
+// What the plan reads, and what its sequences would read alone: a row that another row has on its path ends none.
+inline void check_keys_read(const SequenceTree& tree, const Plan& plan) {
+  std::map<NodeId, std::int64_t> n_seen;  // leading tokens of a node that stand in front of some row on its path
+  for (std::size_t row = 0; row < plan.nodes.size(); ++row) {
+    NodeId node = plan.nodes[row];
+    for (std::int64_t n = plan.positions[row] - tree.begin_position(node); node.valid(); node = tree.parent(node)) {
+      n_seen[node] = std::max(n_seen[node], n);
+      n = tree.attach(node);
+    }
+  }
+  std::int64_t shared = 0, unshared = 0;
+  for (const AttentionCall& call : plan.calls) shared += call.n_keys;
+  for (std::size_t row = 0; row < plan.nodes.size(); ++row) {
+    const bool ends = plan.positions[row] - tree.begin_position(plan.nodes[row]) >= n_seen[plan.nodes[row]];
+    if (ends) unshared += plan.positions[row] + 1;
+  }
+  const KeysRead keys = keys_read(tree, plan);
+  REQUIRE(keys.shared == shared);
+  REQUIRE(keys.unshared == unshared);
+}
+
 inline void check_plan(const SequenceTree& tree, const std::vector<StepSpan>& spans, const Plan& plan,
                        const PlanOptions& options) {
   check_rows(tree, spans, plan);
   check_depth_first(tree, plan);
   check_calls(tree, plan, options);
+  check_keys_read(tree, plan);
   const bool shares_all =
       options.sharing == PlanOptions::Sharing::tree || options.sharing == PlanOptions::Sharing::decomposed;
   if (shares_all && !options.deterministic) check_read_once(plan);

@@ -181,6 +181,22 @@ TEST_CASE("Planner: modes of sharing that benches compare with") {
             {0, 120, 0, 1}, {0, 120, 1, 2}, {0, 120, 2, 3}, {120, 122, 0, 1}, {120, 122, 1, 2}, {120, 121, 2, 3}});
 }
 
+TEST_CASE("keys_read: a prompt over several nodes is one sequence; each fork makes one more") {
+  Stage s;
+  const NodeId root = s.root(100);
+  const NodeId problem = s.child(root, 100, 20);
+  const auto keys = [&](const std::vector<StepSpan>& spans) {
+    const KeysRead k = keys_read(s.tree, planned(s.tree, spans));
+    return std::pair(k.shared, k.unshared);
+  };
+  CHECK(keys(s.gather()) == std::pair<std::int64_t, std::int64_t>(120, 120));
+  s.child(root, 60, 5);
+  CHECK(keys(s.gather()) == std::pair<std::int64_t, std::int64_t>(125, 120 + 65));
+  s.store_all();
+  for (int i = 0; i < 64; ++i) s.child(problem, 20, 1);
+  CHECK(keys(s.gather()) == std::pair<std::int64_t, std::int64_t>(120 + 64, 64 * 121));
+}
+
 TEST_CASE("Planner: random forests, all modes: each row sees its path once, in order, and nothing else") {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     RandomStage s(seed);
