@@ -61,13 +61,13 @@ std::optional<Numbers> Game24Problem::left_after(std::string_view state) const {
 }
 
 Prompt Game24Problem::prompt() const {
-  return {.own = fmt::format("{} to {} solve\n", to_string(numbers_), to_string(target_))};
+  return {.shared = {}, .own = fmt::format("{} to {} solve\n", to_string(numbers_), to_string(target_))};
 }
 
 Prompt Game24Problem::propose_prompt(std::string_view state) const {
   const auto numbers = left_after(state);
   if (!numbers) throw Error(ErrorCode::bad_input, "problem " + id_, "a wrong step is not continued");
-  return {.own = to_string(*numbers) + " moves\n"};
+  return {.shared = {}, .own = to_string(*numbers) + " moves\n"};
 }
 
 std::vector<std::string> Game24Problem::parse_proposals(std::string_view state, std::string_view output) const {
@@ -94,7 +94,7 @@ std::vector<std::string> Game24Problem::next_steps(std::string_view state) const
 Prompt Game24Problem::value_prompt(std::string_view state) const {
   const auto numbers = left_after(state);
   if (!numbers) throw Error(ErrorCode::bad_input, "problem " + id_, "a wrong step has no value prompt");
-  return {.own = fmt::format("{} to {} value", to_string(*numbers), to_string(target_))};
+  return {.shared = {}, .own = fmt::format("{} to {} value", to_string(*numbers), to_string(target_))};
 }
 
 double Game24Problem::parse_value(std::string_view /*state*/, std::string_view output) const {

@@ -47,8 +47,9 @@ struct Verdict {
 };
 
 // A line of a solution, "8 - 4 = 4", "8 - 4 = 4 left 4 6 12" or "8 - 4 = 4 (left: 4 6 12)", with spaces around. Fills
-// in the numbers that are left. Wrong: numbers that are not there, wrong arithmetic, a wrong list of what is left.
-Verdict read_step(std::string_view line, const Numbers& numbers, Numbers& left);
+// in the numbers that are left (`left` may be `numbers` itself) and the move. Wrong: numbers that are not there, wrong
+// arithmetic, a wrong list of what is left; then neither is touched.
+Verdict read_step(std::string_view line, const Numbers& numbers, Numbers& left, Move* move = nullptr);
 
 // Lines of a solution: each right, and the target alone is left.
 Verdict check_steps(const Numbers& numbers, const Rational& target, std::string_view text);
