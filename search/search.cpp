@@ -172,6 +172,13 @@ SearchResult Search::result() const {
   return r;
 }
 
+double Search::uniform(std::string_view purpose, std::uint64_t i, std::uint64_t k) const {
+  return uniform01({.seed = state_->options.seed,
+                    .prompt = mix(state_->at(kRootThought).stream, hash_stream(purpose)),
+                    .sample = i,
+                    .position = k});
+}
+
 // --- bookkeeping ---------------------------------------------------------------------------------------------------
 
 std::vector<ThoughtId> Search::keep_best(const std::vector<ThoughtId>& ids, const std::vector<double>& values,
@@ -254,15 +261,19 @@ namespace {
 // Reasons that lie outside the search's own events, and so are events themselves.
 bool from_outside(StopReason reason) { return reason == StopReason::wall_time || reason == StopReason::stopper; }
 
-Json stop_event(StopReason reason) { return {{"event", "stop"}, {"stop", to_string(reason)}}; }
+// `at`: the call of stopped() that it answers, so that a resumed search stops at the same one.
+Json stop_event(StopReason reason, std::int64_t at) {
+  return {{"event", "stop"}, {"at", at}, {"stop", to_string(reason)}};
+}
 
 }  // namespace
 
 bool Search::stopped() {
   State& s = *state_;
+  ++s.n_stop_asked;
   if (s.stop == StopReason::none && !s.ended) {
     s.stop = s.reached();
-    if (from_outside(s.stop)) s.emit(stop_event(s.stop));
+    if (from_outside(s.stop)) s.emit(stop_event(s.stop, s.n_stop_asked));
   }
   return s.stop != StopReason::none || s.ended;
 }
@@ -276,7 +287,7 @@ void Search::stop(StopReason reason) {
     const auto interrupt = s.interrupt;
     interrupt();
   } else if (from_outside(reason)) {
-    s.emit(stop_event(reason));
+    s.emit(stop_event(reason, s.n_stop_asked + 1));
   }
 }
 
@@ -321,7 +332,10 @@ Search::State::Room Search::State::room_for(std::int64_t max_tokens, bool keep) 
       if (stop == StopReason::none) stop = reason;
     } else if (max_tokens > left) {
       room.n_samples = std::min<std::int64_t>(room.n_samples, 1);
-      room.max_tokens = std::min(room.max_tokens, left);
+      if (left < room.max_tokens) {
+        room.max_tokens = left;
+        room.cut = reason;
+      }
     } else if (max_tokens > 0) {
       room.n_samples = std::min(room.n_samples, left / max_tokens);
     }

@@ -77,7 +77,9 @@ Json Search::State::replayed(std::string_view kind) const {
 
 std::optional<StopReason> Search::State::replayed_stop() const {
   if (!options.journal[n_events].starts_with("{\"event\":\"stop\"")) return std::nullopt;
-  return stop_of(replayed("stop").value("stop", ""));
+  const Json event = replayed("stop");
+  if (event.value("at", std::int64_t{0}) != n_stop_asked) return std::nullopt;
+  return stop_of(event.value("stop", ""));
 }
 
 namespace {

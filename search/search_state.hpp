@@ -124,7 +124,8 @@ struct Search::State {
   // --- budget (search.cpp) ---
   struct Room {
     std::int64_t n_samples = 0;
-    std::int64_t max_tokens = 0;  // of each
+    std::int64_t max_tokens = 0;        // of each
+    StopReason cut = StopReason::none;  // why that is less than was wanted
   };
   // How many samples of at most `max_tokens` may be begun now. None: the search has stopped.
   Room room_for(std::int64_t max_tokens, bool keep);
@@ -157,6 +158,7 @@ struct Search::State {
   std::int64_t n_on_paths = 0;                      // tokens on the paths of all samples and scores
   std::int64_t n_wish_thoughts = 0, n_wish_kv = 0;  // drawn by the open wish, not among the records yet
   Spent spent;                                      // of the open wish
+  std::int64_t n_stop_asked = 0;                    // calls of stopped()
   std::uint64_t n_asked = 0;                        // prompts asked in the open wish
   std::size_t n_events = 0;
   std::int64_t n_replayed = 0;  // tokens that the journal's samples had

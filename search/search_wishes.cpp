@@ -78,6 +78,10 @@ Task<std::vector<std::vector<Thought>>> Search::State::draw(std::vector<Draw> dr
       for (std::size_t k = n_before[i]; k < drawn[i].size(); ++k) {
         const Thought& thought = drawn[i][k];
         counters.tokens_generated += static_cast<std::int64_t>(thought.tokens.size());
+        if (room.cut != StopReason::none && thought.finish == FinishReason::length &&
+            static_cast<std::int64_t>(thought.tokens.size()) == room.max_tokens && stop == StopReason::none) {
+          stop = room.cut;  // its text is not what it would have been
+        }
         if (!thought.error) n_on_paths += position;
         if (!keep && !thought.error) spent.on_paths += position;
         ++n_wish_thoughts;

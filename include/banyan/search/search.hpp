@@ -196,6 +196,8 @@ class Search {
   const std::vector<ThoughtId>& finished() const;                           // in the order they were made
   Counters counters() const;
   SearchResult result() const;
+  // A random number in [0, 1) of this search, by name: the same whenever and however often it is asked for.
+  double uniform(std::string_view purpose, std::uint64_t i, std::uint64_t k = 0) const;
 
   // --- wishes: await them in a driver, one at a time ---
   // options.n continuations of each parent; a parent that is named twice gets 2 n. Of the options, seed, stream, sample
