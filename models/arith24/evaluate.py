@@ -14,7 +14,8 @@ from vocabulary import BOS, EOS, ids_of, text_of, word
 
 def value_accuracy(model, state):
     """Share right of the states whose value is sure, of the others, and of all."""
-    symbols, weights, _, sure = generate.value_documents(state, TARGET)
+    out, sure = generate.value_documents(state, TARGET)
+    symbols, weights, _ = out.rows(16)
     answer_at = weights.int().argmax(1)
     answers = []
     for begin in range(0, symbols.shape[0], 4096):

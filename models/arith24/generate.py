@@ -97,6 +97,32 @@ def random_hands(n, device):
     return rules.sort_state(hands, d)
 
 
+def backward_threes(n, device):
+    """Three whole numbers made from 24 backwards, by two moves; half of them with one number changed a little, which
+    mostly makes them impossible. There are millions, too many to know by heart."""
+    def small_or_large():
+        small = torch.randint(1, 14, (n,), device=device)
+        large = torch.randint(1, 151, (n,), device=device)
+        return torch.where(torch.rand(n, device=device) < 0.6, small, large)
+
+    def other_operand(result, x, op):  # y with x op y = result in some order; 0 where there is no whole one
+        divides = (x > 0) & (result % x.clamp(min=1) == 0)
+        divided = (result > 0) & (x % result.clamp(min=1) == 0)
+        choices = (result - x, x + result, x - result, torch.where(divides, result // x.clamp(min=1), 0), result * x,
+                   torch.where(divided, x // result.clamp(min=1), 0))  # fmt: skip
+        return torch.stack(choices, 1).gather(1, op[:, None])[:, 0]
+
+    z, x = small_or_large(), small_or_large()
+    ops = torch.randint(0, 6, (n, 2), device=device)
+    r = other_operand(torch.full_like(z, TARGET), z, ops[:, 0])
+    y = other_operand(r, x, ops[:, 1])
+    numbers = torch.stack((x, y, z), 1)
+    change = torch.randint(-3, 4, (n,), device=device) * (torch.rand(n, device=device) < 0.5)
+    numbers.scatter_add_(1, torch.randint(0, 3, (n, 1), device=device), change[:, None])
+    usable = (r > 0) & (numbers > 0).all(1) & (numbers <= rules.MAX_N).all(1)
+    return rules.whole(numbers[usable].sort(1)[0])
+
+
 def wide_threes(n, device):
     """Two numbers from 1 to 13 and one of the kinds that a move makes: up to 169, or a fraction."""
     numbers = torch.randint(1, 14, (n, 3), device=device)
@@ -154,7 +180,8 @@ def unique_states(state):
 # --- documents ---------------------------------------------------------------------------------------------------------
 
 
-def value_documents(state, target, length=16):
+def value_documents(state, target):
+    """(writer, answer sure [N])"""
     n, device = state[0].shape[0], state[0].device
     target = torch.as_tensor(target, device=device).expand(n)
     sure = rules.solvable_state(state, target)
@@ -165,8 +192,7 @@ def value_documents(state, target, length=16):
     out.symbol(NUMBER_0 + target, 0)
     out.symbol(word("value"), 0)
     out.symbol(torch.where(sure, word("sure"), word("impossible")))
-    out.symbol(EOS, 0)
-    return *out.rows(length), sure
+    return out, sure
 
 
 def moves_documents(state, length):
@@ -254,10 +280,11 @@ def countdown_documents(n, k, excluded, device, length):
     usable = torch.ones(n, dtype=torch.bool, device=device)
     while state[0].shape[1] > 1:
         found = rules.moves(state)
+        hidden = torch.stack([excluded.contains(child) & legal for *_, child, legal in found], 1).any(1)
         allowed = torch.stack([legal & (result[1] == 1) & (result[0] > 0) for *_, result, _, legal in found], 1)
         usable &= allowed.any(1) & ~excluded.contains(state)
         pick = draw(allowed)
-        steps.append((found, pick))
+        steps.append((found, pick, ~hidden))
         state = pick_child(found, pick)
     target = state[0][:, 0].clamp(0, rules.MAX_N)
     out = Writer(n, device)
@@ -267,25 +294,29 @@ def countdown_documents(n, k, excluded, device, length):
     out.symbol(NUMBER_0 + target, 0)
     out.symbol(word("solve"), 0)
     out.symbol(NEWLINE, 0)
-    for found, pick in steps:
-        write_step(out, found, pick, 1)
+    for found, pick, choice in steps:
+        write_step(out, found, pick, choice)
     out.symbol(EOS)
     symbols, weights, fits = out.rows(length)
     return symbols, weights, usable & fits & (target >= 10) & (target != TARGET)
 
 
 def countdown_states(n, k, device):
-    """States of k numbers out of such games, with a target that is reached (half of them) or one near it."""
-    state = countdown_hands(n, k + 1, device)
-    state = random_children(state)
+    """States of k numbers out of such games, and a target that is reached (half of them) or one near it."""
+    return with_targets(random_children(countdown_hands(n, k + 1, device)))
+
+
+def with_targets(state, share_reached=0.5):
+    """The states with a whole target: one that some moves reach, or one near it. Not 24."""
+    n, device = state[0].shape[0], state[0].device
     end = state
     while end[0].shape[1] > 1:
         end = random_children(end)
-    target = end[0][:, 0] // end[1][:, 0]
-    near = target + torch.randint(-20, 21, (n,), device=device)
-    target = torch.where(torch.rand(n, device=device) < 0.5, target, near)
-    possible = (target >= 10) & (target <= rules.MAX_N)
-    return keep(state, possible), target[possible]
+    reached = end[0][:, 0]
+    near = reached + torch.randint(-12, 13, (n,), device=device)
+    target = torch.where(torch.rand(n, device=device) < share_reached, reached, near)
+    usable = (end[1][:, 0] == 1) & (target >= 1) & (target <= rules.MAX_N) & (target != TARGET)
+    return keep(state, usable), target[usable]
 
 
 # --- tables ------------------------------------------------------------------------------------------------------------
@@ -325,15 +356,23 @@ def training_threes(excluded, device):
 
 
 def value_tables(scale, excluded, device):
-    """core: the states that a game meets. wide: a few thousand times as many like them, so that knowing them by heart
-    does not pay. other: other targets. Each as (sure, impossible)."""
+    """{(name, "sure" | "impossible", length): Table}. Three whole numbers take 8 symbols, most others up to 16.
+
+    core      the states that a game meets
+    wide      more of their kind
+    backward  millions of states, whose numbers are larger
+    targets   states that a game meets, with other targets: as many again, of the same numbers
+    """
     tables = {}
 
     def add(name, state, target):
-        state_ok = ~excluded.contains(state)
-        symbols, weights, fits, sure = value_documents(state, target)
-        for kind, mask in (("sure", sure), ("impossible", ~sure)):
-            tables.setdefault((name, kind), Table(16)).add(symbols, weights, state_ok & fits & mask)
+        out, sure = value_documents(state, target)
+        usable = ~excluded.contains(state)
+        for length in (8, 16):
+            symbols, weights, fits = out.rows(length)
+            for kind, mask in (("sure", sure), ("impossible", ~sure)):
+                tables.setdefault((name, kind, length), Table(length)).add(symbols, weights, usable & fits & mask)
+            usable = usable & ~fits
 
     threes = training_threes(excluded, device)
     add("core", threes, TARGET)
@@ -341,14 +380,20 @@ def value_tables(scale, excluded, device):
     add("two", twos, TARGET)
     ones = torch.arange(0, rules.MAX_N + 1, device=device)[:, None]
     add("one", rules.whole(ones), TARGET)
-    add("one", rules.whole(ones[TARGET : TARGET + 1]), TARGET)
-    for n in chunks(6_000_000 // scale, 500_000):
-        add("wide", wide_threes(n, device), TARGET)
+    for n in chunks(4_000_000 // scale, 500_000):
+        add("wide", wide_threes(n // 2, device), TARGET)
         add("wide", random_children(random_hands(n // 2, device)), TARGET)
-    for k, n_all in ((2, 500_000), (3, 1_500_000), (4, 500_000)):
-        for n in chunks(n_all // scale, 100_000):
+        add("backward", backward_threes(3 * n, device), TARGET)
+    for n in chunks(6_000_000 // scale, 500_000):
+        at = torch.randint(0, len(threes[0]), (n,), device=device)
+        add("targets", *with_targets(keep(threes, at)))
+        add("targets", *with_targets(without(wide_threes(n // 4, device), excluded)))
+        at = torch.randint(0, len(twos[0]), (n // 16,), device=device)
+        add("two", *with_targets(keep(twos, at)))
+    for k in (3, 4):
+        for n in chunks(500_000 // scale, 100_000):
             add("other", *countdown_states(n, k, device))
-    return {name: table.close() for name, table in tables.items()}
+    return {key: table.close() for key, table in tables.items()}
 
 
 def moves_tables(scale, excluded, device):
@@ -367,19 +412,28 @@ def moves_tables(scale, excluded, device):
 
 
 def solution_tables(scale, excluded, device):
-    """choice, rest: hands of four numbers whose first choice is learnt, and the others."""
-    tables = {name: Table(48) for name in ("choice", "rest", "three")} | {"countdown": Table(64)}
+    """choice, rest: hands of four numbers whose first choice is learnt, and others; three: of three numbers; targets:
+    both, for other targets."""
+    tables = {name: Table(48) for name in ("choice", "rest", "three", "targets")} | {"countdown": Table(64)}
     for n in chunks(6_000_000 // scale, 300_000):
         hands = without(random_hands(n, device), excluded)
         symbols, weights, usable, choice = solution_documents(hands, TARGET, excluded, 48)
         tables["choice"].add(symbols, weights, usable & choice)
         # As many of the others are not needed.
         tables["rest"].add(symbols, weights, usable & ~choice & (torch.rand(len(usable), device=device) < 0.3))
-    for states in [training_threes(excluded, device)] * max(1, 8 // scale) + [
-        without(wide_threes(n, device), excluded) for n in chunks(1_000_000 // scale, 250_000)
-    ]:
-        tables["three"].add(*solution_documents(states, TARGET, excluded, 48)[:3])
+    for n in chunks(2_000_000 // scale, 250_000):
+        hands, targets = with_targets(without(random_hands(n, device), excluded), 1.0)
+        symbols, weights, usable, choice = solution_documents(hands, targets, excluded, 48)
+        tables["targets"].add(symbols, weights, usable & choice)
+    threes = training_threes(excluded, device)
+    for _ in range(max(1, 8 // scale)):
+        tables["three"].add(*solution_documents(threes, TARGET, excluded, 48)[:3])
+    for n in chunks(1_000_000 // scale, 250_000):
+        wide = without(wide_threes(n, device), excluded)
+        tables["three"].add(*solution_documents(wide, TARGET, excluded, 48)[:3])
+        at = torch.randint(0, len(threes[0]), (n,), device=device)
+        tables["targets"].add(*solution_documents(*with_targets(keep(threes, at), 1.0), excluded, 48)[:3])
     for k in (4, 5, 6):
-        for n in chunks(2_000_000 // scale, 200_000):
+        for n in chunks(1_000_000 // scale, 100_000):
             tables["countdown"].add(*countdown_documents(n, k, excluded, device, 64))
     return {name: table.close() for name, table in tables.items()}

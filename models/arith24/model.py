@@ -34,6 +34,23 @@ def attention_inputs(x, norm_weight, q, k, v, cos, sin, n_heads):
     return rotate(heads[0], cos, sin), rotate(heads[1], cos, sin), heads[2]
 
 
+def attention(q, k, v, rows, length):
+    """Each row for itself, causally. q, k, v [rows * length, heads, head_dim] -> [rows * length, heads * head_dim].
+
+    Kernels work on tiles of about 128 tokens, so short rows share one, with a mask that keeps them apart."""
+    per_tile = 128 // length if length in (8, 16) else 1
+    if rows % per_tile:
+        per_tile = 1
+    q, k, v = (t.unflatten(0, (rows // per_tile, per_tile * length)).transpose(1, 2) for t in (q, k, v))
+    if per_tile == 1:
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    else:
+        at = torch.arange(per_tile * length, device=q.device)
+        mask = (at[:, None] // length == at // length) & (at[:, None] >= at)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return out.transpose(1, 2).reshape(rows * length, -1)
+
+
 def rest_of_layer(x, attended, o, norm_weight, gate, up, down):
     x = x + F.linear(attended, o.bfloat16())
     h = norm(x, norm_weight).bfloat16()
@@ -105,9 +122,7 @@ class Arith24(torch.nn.Module):
         sin = self.sin[:length].repeat(rows, 1)[:, None]
         for layer in self.layers:
             qkv = inputs(x, layer["input_layernorm"], layer["q"], layer["k"], layer["v"], cos, sin, n_heads)
-            q, k, v = (t.view(rows, length, n_heads, -1).transpose(1, 2) for t in qkv)
-            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            attended = attended.transpose(1, 2).reshape(rows * length, -1)
+            attended = attention(*qkv, rows, length)
             x = rest(x, attended, layer["o"], layer["post_attention_layernorm"], layer["gate"], layer["up"],
                      layer["down"])  # fmt: skip
         return x

@@ -30,10 +30,10 @@ from model import SHAPE, Arith24, Muon  # noqa: E402
 
 MUON_RATE, ADAM_RATE = 0.02, 2e-3
 # Share of the documents of a batch of values that come of each table; sure ones are drawn to be this part of each.
-VALUE_MIX = {"core": 0.25, "wide": 0.55, "two": 0.05, "one": 0.01, "other": 0.14}
-# The same for solutions of the game.
-SOLVE_MIX = {"choice": 0.45, "rest": 0.2, "three": 0.35}
+VALUE_MIX = {"core": 0.25, "wide": 0.1, "backward": 0.2, "two": 0.06, "one": 0.01, "other": 0.03, "targets": 0.35}
 SURE_SHARE = 0.4
+# The same for solutions of the game.
+SOLVE_MIX = {"choice": 0.35, "rest": 0.1, "three": 0.25, "targets": 0.3}
 
 
 def arguments():
@@ -85,11 +85,14 @@ def concat(batches):
     return [torch.cat(parts) for parts in zip(*batches)]
 
 
-def draw_values(tables, n):
+def draw_values(tables, length, n):
+    filled = {key for key, table in tables.items() if len(table.symbols)}
+    mix = {name: share for name, share in VALUE_MIX.items() if (name, "sure", length) in filled}
+    total = sum(mix.values())
     batches = []
-    for name, count in shares(VALUE_MIX, n).items():
+    for name, count in shares({name: share / total for name, share in mix.items()}, n).items():
         n_sure = int(count * SURE_SHARE)
-        batches += [tables[name, "sure"].draw(n_sure), tables[name, "impossible"].draw(count - n_sure)]
+        batches += [tables[name, "sure", length].draw(n_sure), tables[name, "impossible", length].draw(count - n_sure)]
     return concat(batches)
 
 
@@ -97,7 +100,8 @@ class Data:
     """The tables of all forms. A training step takes a batch of values, one of solutions of the game itself, and one of
     the others by turns."""
 
-    TURNS = ("four moves", "countdown", "three moves", "countdown")
+    TURNS = ("long values", "countdown", "long values", "four moves", "long values", "solve", "long values",
+             "three moves")  # fmt: skip
 
     def __init__(self, scale, excluded, device, n_tokens):
         self.n_tokens = n_tokens
@@ -108,21 +112,29 @@ class Data:
 
     def audit(self, excluded, log):
         """No document that is trained on holds a state that it must not."""
-        tables = {" ".join(key): table for key, table in self.values.items()}
+        tables = {" ".join(map(str, key)): table for key, table in self.values.items()}
         tables |= {"solve " + name: table for name, table in self.solutions.items()} | self.others
         for name, table in tables.items():
+            if not len(table.symbols):
+                continue
             n_states, n_excluded = audit.count_excluded(table.symbols, excluded)
             log(event="audit", table=name, documents=len(table.symbols), states=n_states, excluded=n_excluded)
             if n_excluded:
                 raise RuntimeError(f"{name}: {n_excluded} excluded states")
 
     def batches(self, step):
-        yield "value", *draw_values(self.values, self.n_tokens // 16)
-        counts = shares(SOLVE_MIX, self.n_tokens // 48)
-        yield "solve", *concat([self.solutions[name].draw(n) for name, n in counts.items()])
-        name = self.TURNS[step % len(self.TURNS)]
+        for name in ("value", "solve", self.TURNS[step % len(self.TURNS)]):
+            yield name, *self.batch(name)
+
+    def batch(self, name):
+        if name in ("value", "long values"):
+            length = 8 if name == "value" else 16
+            return draw_values(self.values, length, self.n_tokens // length)
+        if name == "solve":
+            counts = shares(SOLVE_MIX, self.n_tokens // 48)
+            return concat([self.solutions[part].draw(n) for part, n in counts.items()])
         table = self.others[name]
-        yield name, *table.draw(self.n_tokens // table.length)
+        return table.draw(self.n_tokens // table.length)
 
 
 class Trainer:

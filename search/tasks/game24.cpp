@@ -48,6 +48,9 @@ std::optional<std::vector<std::string_view>> left_list(std::string_view text) {
   return std::nullopt;
 }
 
+// Where the list of what is left begins; the end of the line without one.
+std::size_t list_begin(std::string_view line) { return std::min({line.find("left"), line.find("(left"), line.size()}); }
+
 }  // namespace
 
 Numbers parse_numbers(std::string_view text) {
@@ -107,22 +110,24 @@ bool solvable(const Numbers& numbers, const Rational& target) {
                              [&](const Move& move) { return solvable(*after(numbers, move), target); });
 }
 
+std::optional<Move> said_move(std::string_view line) {
+  const auto words = words_of(line.substr(0, list_begin(line)));
+  if (words.size() != 5 || words[1].size() != 1 || words[3] != "=") return std::nullopt;
+  const auto x = parse_rational(words[0]), y = parse_rational(words[2]), said = parse_rational(words[4]);
+  if (!x || !y || !said) return std::nullopt;
+  return Move{*x, words[1][0], *y, *said};
+}
+
 Verdict read_step(std::string_view line, const Numbers& numbers, Numbers& left, Move* move) {
   line = trimmed(line);
-  const std::size_t list_at = std::min(line.find("left"), line.find("(left"));
-  const auto words = words_of(line.substr(0, list_at));
-  const bool shaped = words.size() == 5 && words[1].size() == 1 && words[3] == "=";
-  const auto x = shaped ? parse_rational(words[0]) : std::nullopt;
-  const auto y = shaped ? parse_rational(words[2]) : std::nullopt;
-  const auto said = shaped ? parse_rational(words[4]) : std::nullopt;
-  if (!x || !y || !said) return wrong(fmt::format("{} is no step", shown(line)));
-  const auto result = apply(words[1][0], *x, *y);
+  const auto step = said_move(line);
+  if (!step) return wrong(fmt::format("{} is no step", shown(line)));
+  const auto result = apply(step->op, step->x, step->y);
   if (!result) return wrong(fmt::format("{} has no result", shown(line)));
-  if (*result != *said) return wrong(fmt::format("{}: the result is {}", shown(line), to_string(*result)));
-  const Move step{*x, words[1][0], *y, *result};
-  auto rest = after(numbers, step);
+  if (*result != step->result) return wrong(fmt::format("{}: the result is {}", shown(line), to_string(*result)));
+  auto rest = after(numbers, *step);
   if (!rest) return wrong(fmt::format("{} uses what is not among {}", shown(line), to_string(numbers)));
-  if (list_at != std::string_view::npos) {
+  if (const std::size_t list_at = list_begin(line); list_at < line.size()) {
     const auto list = left_list(line.substr(list_at));
     if (!list) return wrong(fmt::format("{} does not say what is left", shown(line)));
     Numbers said_left;
@@ -135,7 +140,7 @@ Verdict read_step(std::string_view line, const Numbers& numbers, Numbers& left, 
     if (said_left != *rest) return wrong(fmt::format("{}: {} is left", shown(line), to_string(*rest)));
   }
   left = std::move(*rest);
-  if (move != nullptr) *move = step;
+  if (move != nullptr) *move = *step;
   return {.right = true};
 }
 

@@ -35,8 +35,9 @@ struct Term {
   std::string text;
 };
 
-Term take(std::vector<Term>& terms, const Rational& value) {
+std::optional<Term> take(std::vector<Term>& terms, const Rational& value) {
   const auto at = std::ranges::find(terms, value, &Term::value);
+  if (at == terms.end()) return std::nullopt;
   Term term = std::move(*at);
   terms.erase(at);
   return term;
@@ -119,16 +120,16 @@ bool Game24Problem::finished(std::string_view state, FinishReason how) const {
 std::optional<std::string> Game24Problem::answer(std::string_view state) const {
   std::vector<Term> terms;
   for (const Rational& number : numbers_) terms.push_back({number, to_string(number)});
-  Numbers numbers = numbers_;
-  const bool right = for_each_line(state, [&](std::string_view line) {
-    Move move;
-    if (!read_step(line, numbers, numbers, &move).right) return false;
-    Term x = take(terms, move.x), y = take(terms, move.y);
-    if ((move.op == '+' || move.op == '*') && y.text < x.text) std::swap(x, y);
-    terms.push_back({move.result, fmt::format("({} {} {})", x.text, move.op, y.text)});
+  const bool readable = for_each_line(state, [&](std::string_view line) {
+    const auto move = said_move(line);
+    if (!move) return false;
+    auto x = take(terms, move->x), y = take(terms, move->y);
+    if (!x || !y) return false;
+    if ((move->op == '+' || move->op == '*') && y->text < x->text) std::swap(x, y);
+    terms.push_back({move->result, fmt::format("({} {} {})", x->text, move->op, y->text)});
     return true;
   });
-  if (!right || terms.size() != 1) return std::nullopt;
+  if (!readable || terms.size() != 1) return std::nullopt;
   return terms[0].text;
 }
 

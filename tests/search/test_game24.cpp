@@ -138,6 +138,8 @@ TEST_CASE("a problem of the game: prompts, proposals, values, answers") {
   CHECK(problem.verify(first + second) == 0.0);
   CHECK(problem.answer(first + second + third) == "(((7 * 7) - 1) / 2)");
   CHECK_FALSE(problem.answer(first));
+  CHECK(problem.answer(first + " 49 - 1 = 47 left 2 47\n 47 / 2 = 24\n") == "(((7 * 7) - 1) / 2)");
+  CHECK_FALSE(problem.answer(first + " 48 - 1 = 47 left 2 47\n 47 / 2 = 24\n"));
   const Game24Problem sum("sum", parse_numbers("1 2 3"), 6);
   CHECK(sum.answer(" 1 + 2 = 3 left 3 3\n 3 + 3 = 6\n") == sum.answer(" 2 + 1 = 3 left 3 3\n 3 + 3 = 6\n"));
   CHECK_THROWS_AS(problem.value_prompt(" 7 * 7 = 48\n"), Error);

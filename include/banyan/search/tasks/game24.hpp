@@ -46,6 +46,9 @@ struct Verdict {
   std::string reason = {};  // what is wrong; empty if right
 };
 
+// The move that a line of a solution says, "8 - 4 = 4" with anything like "left 4 6 12" behind it, right or wrong.
+std::optional<Move> said_move(std::string_view line);
+
 // A line of a solution, "8 - 4 = 4", "8 - 4 = 4 left 4 6 12" or "8 - 4 = 4 (left: 4 6 12)", with spaces around. Fills
 // in the numbers that are left (`left` may be `numbers` itself) and the move. Wrong: numbers that are not there, wrong
 // arithmetic, a wrong list of what is left; then neither is touched.

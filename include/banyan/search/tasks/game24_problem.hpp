@@ -34,6 +34,7 @@ class Game24Problem final : public Problem {
   std::vector<Choice> value_choices() const override;
   bool finished(std::string_view state, FinishReason how) const override;
   // The steps as one expression, operands of + and * in order: "(49 - 1) / 2" has one form, however it was found.
+  // Arithmetic is taken as the model says it, so that a vote knows no verifier.
   std::optional<std::string> answer(std::string_view state) const override;
   std::optional<double> verify(std::string_view state) const override;  // 1: right steps, and the target alone is left
 
