@@ -12,6 +12,7 @@
 // game24, for another checkpoint), countdown5 and countdown6 (200 problems made by rule; steps are sampled).
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -21,8 +22,11 @@
 #include <vector>
 
 #include "banyan/model.hpp"
+#include "banyan/search/beam.hpp"
 #include "banyan/search/best_of_n.hpp"
+#include "banyan/search/mcts.hpp"
 #include "banyan/search/proposers.hpp"
+#include "banyan/search/revise.hpp"
 #include "banyan/search/scorers.hpp"
 #include "banyan/search/tasks/game24_problem.hpp"
 #include "banyan/search/tot.hpp"
@@ -37,6 +41,7 @@ struct Options {
   std::string model, csv, task = "game24", out, sharing = "tree", only;
   std::int64_t first = 901, last = 1000, seeds = 3, n_answers = 64, group = 50, n_kv_slots = 1 << 15;
   int n_threads = 0;
+  bool no_seconds = false;
 };
 
 using Problems = std::vector<std::shared_ptr<const Game24Problem>>;
@@ -73,6 +78,7 @@ struct Contender {
   std::int64_t width, n;
   Driver driver;
   enum class Kind { one_answer, best, vote } kind = Kind::one_answer;
+  bool values = false;  // asks the model for values
 };
 
 SampleOptions whole_answers(double temperature) {
@@ -81,61 +87,112 @@ SampleOptions whole_answers(double temperature) {
   return sample;
 }
 
+// Steps that are drawn one by one, as lines of a solution.
+SampleOptions one_step(std::int64_t n) {
+  SampleOptions step{.n = n, .max_tokens = 16, .include_stop = true};
+  step.stop.emplace_back("\n");
+  return step;
+}
+
 Proposer moves_for(const std::string& task) {
   if (task == "game24-rule") return rule_steps();
-  if (task.starts_with("countdown")) {
-    SampleOptions step{.n = 8, .max_tokens = 16, .include_stop = true};
-    step.stop.emplace_back("\n");
-    return sample_steps(step);
-  }
+  if (task.starts_with("countdown")) return sample_steps(one_step(8));
   SampleOptions list{.n = 1, .max_tokens = 260};
   list.sampler.temperature = 0;
   return propose_steps(list);
 }
 
-std::vector<Contender> contenders(const Options& options) {
-  std::vector<Contender> list;
-  const auto n = options.n_answers;
-  const auto add = [&](std::string name, std::int64_t width, std::int64_t count, Driver driver,
-                       Contender::Kind kind = Contender::Kind::one_answer) {
-    if (options.only.empty() || ("," + options.only + ",").find("," + name + ",") != std::string::npos) {
-      list.push_back({std::move(name), width, count, std::move(driver), kind});
-    }
-  };
-  if (options.task != "game24-rule") {
+class Contenders {
+ public:
+  explicit Contenders(const Options& options)
+      : options_(options),
+        n_levels_(options.task == "countdown6"   ? 5
+                  : options.task == "countdown5" ? 4
+                                                 : 3) {
+    if (options.task != "game24-rule") add_whole_answers();
+    asks_values_ = true;
+    add_trees();
+    if (options.task != "game24-rule") add_step_searches();
+  }
+  const std::vector<Contender>& list() const { return list_; }
+
+ private:
+  using Kind = Contender::Kind;
+  void add(const std::string& name, std::int64_t width, std::int64_t n, Driver driver, Kind kind = Kind::one_answer) {
+    const bool wanted =
+        options_.only.empty() || ("," + options_.only + ",").find("," + name + ",") != std::string::npos;
+    if (wanted) list_.push_back({name, width, n, std::move(driver), kind, asks_values_});
+  }
+  void add_whole_answers() {
+    const auto n = options_.n_answers;
     add("chain-of-thought", 1, 1,
         [](Search& s) { return best_of_n(s, {.n = 1, .sample = whole_answers(0), .scorer = likelihood_sum()}); });
-    add(
-        "self-consistency", 1, n, [n](Search& s) { return self_consistency(s, {.n = n, .sample = whole_answers(1)}); },
-        Contender::Kind::vote);
-    add(
-        "best-of-n-likelihood", 1, n,
-        [n](Search& s) { return best_of_n(s, {.n = n, .sample = whole_answers(1), .scorer = likelihood_sum()}); },
-        Contender::Kind::best);
-    add(
-        "best-of-n-verifier", 1, n,
-        [n](Search& s) { return best_of_n(s, {.n = n, .sample = whole_answers(1), .scorer = verifier()}); },
-        Contender::Kind::best);
+    const auto votes = [n](Search& s) { return self_consistency(s, {.n = n, .sample = whole_answers(1)}); };
+    add("self-consistency", 1, n, votes, Kind::vote);
+    for (const bool by_verifier : {false, true}) {
+      const auto best = [n, by_verifier](Search& s) {
+        return best_of_n(s,
+                         {.n = n, .sample = whole_answers(1), .scorer = by_verifier ? verifier() : likelihood_sum()});
+      };
+      add(by_verifier ? "best-of-n-verifier" : "best-of-n-likelihood", 1, n, best, Kind::best);
+    }
+    for (const std::size_t width : {4, 16}) {
+      add("beam", static_cast<std::int64_t>(width), 1,
+          [width](Search& s) { return token_beam(s, {.width = width, .max_tokens = 80, .length_penalty = 0}); });
+    }
   }
-  const std::int64_t n_levels = options.task == "countdown6" ? 5 : options.task == "countdown5" ? 4 : 3;
-  for (const std::int64_t width : {1, 5}) {
-    add("tot-bfs", width, 1, [width, n_levels, task = options.task](Search& s) {
-      return tot_bfs(s, {.n_levels = n_levels,
-                         .width = static_cast<std::size_t>(width),
-                         .generate = moves_for(task),
+  void add_trees() {
+    for (const std::size_t width : {1, 5}) {
+      add("tot-bfs", static_cast<std::int64_t>(width), 1, [this, width](Search& s) {
+        return tot_bfs(s, {.n_levels = n_levels_,
+                           .width = width,
+                           .generate = moves_for(options_.task),
+                           .evaluate = value_likelihood()});
+      });
+    }
+    add("tot-dfs", 3, 1, [this](Search& s) {
+      return tot_dfs(s, {.n_levels = n_levels_,
+                         .max_per_state = 3,
+                         .max_visits = 40,
+                         .threshold = 0.5,
+                         .generate = moves_for(options_.task),
                          .evaluate = value_likelihood()});
     });
+    add("mcts", 1, 32, [this](Search& s) {
+      return mcts(s, {.n_iterations = 32,
+                      .batch = 4,
+                      .n_levels = n_levels_,
+                      .expand = moves_for(options_.task),
+                      .evaluate = value_likelihood()});
+    });
   }
-  add("tot-dfs", 3, 1, [n_levels, task = options.task](Search& s) {
-    return tot_dfs(s, {.n_levels = n_levels,
-                       .max_per_state = 3,
-                       .max_visits = 40,
-                       .threshold = 0.5,
-                       .generate = moves_for(task),
-                       .evaluate = value_likelihood()});
-  });
-  return list;
-}
+  void add_step_searches() {
+    add("step-beam", 4, 4, [this](Search& s) {
+      return step_beam(s, {.width = 4,
+                           .branch = 4,
+                           .n_levels = n_levels_,
+                           .step = one_step(1),
+                           .scorer = value_likelihood(),
+                           .duplicates = Duplicates::merge});
+    });
+    add("dvts", 4, 4, [this](Search& s) {
+      return dvts(
+          s, {.n_subtrees = 4, .branch = 4, .n_levels = n_levels_, .step = one_step(1), .scorer = value_likelihood()});
+    });
+    add("ab-mcts", 1, 64, [](Search& s) {
+      return ab_mcts(s, {.n_answers = 64,
+                         .batch = 4,
+                         .generate = sample_steps(one_step(1)),
+                         .revises = false,
+                         .scorer = value_likelihood()});
+    });
+  }
+
+  const Options& options_;
+  std::int64_t n_levels_;
+  bool asks_values_ = false;
+  std::vector<Contender> list_;
+};
 
 bool is_right(const Search& s, ThoughtId id) { return id > kRootThought && s.problem().verify(s.state(id)) == 1.0; }
 
@@ -163,7 +220,7 @@ void count(const Contender& contender, const Search& s, std::map<std::int64_t, R
     const Counters counters = s.counters();
     r.n_solved += result.complete && is_right(s, result.best);
     r.n_tokens += static_cast<double>(counters.tokens_generated);
-    if (contender.name.starts_with("tot")) r.n_tokens += static_cast<double>(counters.n_scorer_calls);
+    if (contender.values) r.n_tokens += static_cast<double>(counters.n_scorer_calls);
     return;
   }
   const auto ks = powers_up_to(contender.n);
@@ -212,7 +269,7 @@ void run(const Contender& contender, const Options& options, const std::shared_p
                   {"solved", r.n_solved},
                   {"n_puzzles", problems.size()},
                   {"tokens_per_puzzle", r.n_tokens / n_puzzles},
-                  {"seconds", n == contender.n ? seconds : std::nan("")},
+                  {"seconds", n == contender.n && !options.no_seconds ? seconds : std::nan("")},
                   {"seed", seed}});
   }
   std::fflush(stdout);
@@ -236,13 +293,15 @@ int main(int argc, char** argv) try {
   app.add_option("--kv-slots", options.n_kv_slots, "Tokens that the KV pool holds");
   app.add_option("--sharing", options.sharing, "tree or unshared")->check(CLI::IsMember({"tree", "unshared"}));
   app.add_option("-t,--threads", options.n_threads, "0: all cores");
+  app.add_flag("--no-seconds", options.no_seconds, "Keep no times: the machine does other work as well");
   app.add_option("--out", options.out, "Result file, NAME.json; its earlier rows stay");
   CLI11_PARSE(app, argc, argv);
   bench::ResultFile file("search-game24", argc, argv);
   const auto model = Model::load(options.model, {.n_threads = options.n_threads});
   const Problems problems = problems_of(options);
+  const Contenders contenders(options);
   for (std::int64_t seed = 1; seed <= options.seeds; ++seed) {
-    for (const Contender& contender : contenders(options)) run(contender, options, model, problems, seed, file);
+    for (const Contender& contender : contenders.list()) run(contender, options, model, problems, seed, file);
   }
   if (!options.out.empty()) {
     file.prepend_rows_of(options.out);
