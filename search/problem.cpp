@@ -20,6 +20,7 @@ Prompt Problem::vote_prompt(std::span<const std::string> /*states*/) const { lac
 std::optional<std::size_t> Problem::parse_vote(std::string_view /*output*/, std::size_t /*n_states*/) const {
   lacks("parse_vote");
 }
+Prompt Problem::revise_prompt(std::span<const std::string> /*answers*/) const { lacks("revise_prompt"); }
 bool Problem::finished(std::string_view /*state*/, FinishReason how) const { return how == FinishReason::eos; }
 std::optional<std::string> Problem::answer(std::string_view state) const { return std::string(state); }
 std::optional<double> Problem::verify(std::string_view /*state*/) const { return std::nullopt; }

@@ -100,8 +100,13 @@ std::vector<ThoughtId> Search::path(ThoughtId id) const {
 }
 
 std::string Search::state(ThoughtId id) const {
+  std::vector<ThoughtId> parts;
+  for (; id != kRootThought; id = (*this)[id].parent) {
+    parts.push_back(id);
+    if ((*this)[id].replaces) break;
+  }
   std::string text;
-  for (const ThoughtId i : path(id)) text += (*this)[i].text;
+  for (auto i = parts.rbegin(); i != parts.rend(); ++i) text += (*this)[*i].text;
   return text;
 }
 
@@ -356,8 +361,10 @@ void Search::end(std::optional<Error> error, std::int64_t n_drawn) {
   s.ended = true;
   s.error = std::move(error);
   const bool log_is_wrong = s.error && s.replaying();
-  s.counters.tokens_lost = std::max<std::int64_t>(0, n_drawn + s.n_replayed - s.counters.tokens_generated);
+  s.counters.tokens_lost =
+      std::max<std::int64_t>(0, n_drawn + s.n_replayed - (s.counters.tokens_generated - s.counters.tokens_chosen));
   s.counters.tokens_generated += s.counters.tokens_lost;
+  if (s.stop == StopReason::none && s.success != kNoThought) s.stop = StopReason::first_success;
   const SearchResult r = result();
   Json event = {{"event", "end"}, {"stop", to_string(r.stop)}, {"best", r.best}, {"complete", r.complete}};
   if (s.error) event["error"] = sanitize_utf8(s.error->what());

@@ -2,6 +2,7 @@
 //
 //   start     version, problem, seed
 //   thoughts  of one wish: id, parent, text, tokens, logprobs, …; what proposers spent
+//   next      of one wish: ids and their likeliest next tokens
 //   values    of one wish: the scorer, ids and values; what the scorer spent
 //   keep, drop, finish, choose   ids: what the driver decided
 //   stop      by wall time or a stopper, between wishes (within one it stands in the wish's event)
@@ -63,6 +64,12 @@ void Search::State::emit(const Json& event) {
   if (options.on_event) options.on_event(line);
 }
 
+bool Search::State::unheard() {
+  if (replaying() || options.on_event) return false;
+  ++n_events;
+  return true;
+}
+
 Json Search::State::replayed(std::string_view kind) const {
   const auto fail = [this](const std::string& why) -> Json {
     throw Error(ErrorCode::bad_file, "event " + std::to_string(n_events), why);
@@ -98,14 +105,20 @@ template <class Spent>
 Json json_of(const Spent& spent) {
   Json by = Json::array();
   for (const auto& [id, n] : spent.by) by.push_back({id, n});
-  return {{"generated", spent.generated}, {"computed", spent.computed}, {"on_paths", spent.on_paths},
-          {"by", std::move(by)},          {"shared", spent.shared},     {"used", spent.used}};
+  return {{"generated", spent.generated},
+          {"chosen", spent.chosen},
+          {"computed", spent.computed},
+          {"on_paths", spent.on_paths},
+          {"by", std::move(by)},
+          {"shared", spent.shared},
+          {"used", spent.used}};
 }
 
 template <class Spent>
 void read_spent(const Json& event, Spent& spent) {
   const Json& j = event.at("spent");
   j.at("generated").get_to(spent.generated);
+  j.at("chosen").get_to(spent.chosen);
   j.at("computed").get_to(spent.computed);
   j.at("on_paths").get_to(spent.on_paths);
   for (const Json& entry : j.at("by")) spent.by.emplace_back(entry.at(0), entry.at(1));
@@ -116,6 +129,7 @@ void read_spent(const Json& event, Spent& spent) {
 }  // namespace
 
 void Search::State::emit_thoughts(ThoughtId first, const Spent& spent_now) {
+  if (unheard()) return;
   Json list = Json::array();
   for (ThoughtId id = first; id < search.size(); ++id) {
     const Record& r = at(id);
@@ -132,6 +146,7 @@ void Search::State::emit_thoughts(ThoughtId first, const Spent& spent_now) {
                     {"n_kept", r.n_kept},
                     {"logprobs", std::move(logprobs)},
                     {"logprob", number(t.logprob)}};
+    if (t.replaces) thought["replaces"] = true;
     if (!t.error.empty()) thought["error"] = sanitize_utf8(t.error);
     list.push_back(std::move(thought));
   }
@@ -158,6 +173,7 @@ std::vector<Search::State::NewThought> Search::State::replayed_thoughts(Spent& l
       for (const Json& x : t.at("logprobs")) n.logprobs.push_back(static_cast<float>(number_of(x)));
       n.logprob = number_of(t.at("logprob"));
       n.error = t.value("error", "");
+      n.replaces = t.value("replaces", false);
       if (n.parent < 0 || n.parent >= search.size() || n.n_kept < 0 ||
           n.n_kept > static_cast<std::int64_t>(n.tokens.size())) {
         throw Error(ErrorCode::bad_file, "event " + std::to_string(n_events),
@@ -173,6 +189,7 @@ std::vector<Search::State::NewThought> Search::State::replayed_thoughts(Spent& l
 
 void Search::State::emit_values(const std::string& scorer, const std::vector<ThoughtId>& ids,
                                 const std::vector<double>& values) {
+  if (unheard()) return;
   Json numbers = Json::array();
   for (const double v : values) numbers.push_back(number(v));
   const Json event = {{"event", "values"},
@@ -206,7 +223,40 @@ std::vector<double> Search::State::replayed_values(std::size_t n, Spent& logged)
   });
 }
 
+void Search::State::emit_next(const std::vector<ThoughtId>& ids, const std::vector<std::vector<TokenLogprob>>& top) {
+  if (unheard()) return;
+  Json lists = Json::array();
+  for (const auto& tokens : top) {
+    Json list = Json::array();
+    for (const TokenLogprob& t : tokens) list.push_back({t.id, number(t.logprob)});
+    lists.push_back(std::move(list));
+  }
+  const Json event = {{"event", "next"},
+                      {"wish", counters.n_wishes},
+                      {"ids", ids},
+                      {"top", std::move(lists)},
+                      {"stop", to_string(stop)}};
+  emit(event);
+}
+
+std::vector<std::vector<TokenLogprob>> Search::State::replayed_next() {
+  const Json event = replayed("next");
+  return reading(n_events, [&] {
+    std::vector<std::vector<TokenLogprob>> top;
+    for (const Json& list : event.at("top")) {
+      top.emplace_back();
+      for (const Json& t : list) {
+        const double logprob = t.at(1).is_null() ? -HUGE_VAL : number_of(t.at(1));
+        top.back().push_back({t.at(0).get<TokenId>(), static_cast<float>(logprob)});
+      }
+    }
+    stop = stop_of(event.at("stop"));
+    return top;
+  });
+}
+
 void Search::State::emit_ids(const char* kind, const std::vector<ThoughtId>& ids) {
+  if (unheard()) return;
   const Json event = {{"event", kind}, {"ids", ids}};
   emit(event);
 }

@@ -27,6 +27,7 @@ struct Search::State {
     std::uint64_t n_drawn = 0;  // samples drawn below it
     // Its place in the forest.
     Node node;                       // empty: not made yet, or let go
+    std::string pending;             // bytes of a character that its text has not completed
     std::vector<TokenId> given;      // a proposal's own tokens
     std::int64_t n_kept = 0;         // drawn: leading tokens that are in its node
     std::int64_t n_node_tokens = 0;  // root: of the whole path
@@ -43,7 +44,7 @@ struct Search::State {
     std::vector<TokenId> tokens;  // drawn, or given
     std::vector<float> logprobs;
     double logprob = 0;
-    bool drawn = false;
+    bool drawn = false, replaces = false;
     std::int64_t n_kept = 0;
     std::string error;
     Node node;  // where it was drawn now
@@ -51,7 +52,7 @@ struct Search::State {
 
   // What scorers and proposers used within one wish: logged with it, so that a resumed run has the same accounts.
   struct Spent {
-    std::int64_t generated = 0, computed = 0, on_paths = 0;
+    std::int64_t generated = 0, chosen = 0, computed = 0, on_paths = 0;
     std::vector<std::pair<ThoughtId, std::int64_t>> by;  // tokens drawn on a thought's account
     std::vector<std::uint64_t> shared;                   // prompts' shared parts charged
     std::vector<ThoughtId> used;                         // thoughts whose nodes were used
@@ -117,6 +118,9 @@ struct Search::State {
   };
   bool begin_wish();  // false: the search has stopped
   Task<std::vector<std::vector<Thought>>> draw(std::vector<Draw> draws, SampleOptions options, bool keep);
+  Task<std::optional<std::vector<std::vector<TokenLogprob>>>> next_of(std::vector<Node> nodes, std::int64_t n_grown,
+                                                                      std::int64_t k);
+  bool charge_chosen(ThoughtId id, std::int64_t n);  // tokens of likeliest(); false: the budget does not reach
   std::vector<ThoughtId> add(std::vector<NewThought> news);
   void note_finished(ThoughtId id);
   void apply(const Spent& spent);
@@ -135,6 +139,7 @@ struct Search::State {
 
   // --- event log (search_events.cpp) ---
   void emit(const Json& event);
+  bool unheard();  // nobody reads the next event: it is counted, and need not be written
   bool replaying() const { return n_events < options.journal.size(); }
   std::optional<StopReason> replayed_stop() const;  // if the next event of the journal is a stop from outside
   Json replayed(std::string_view kind) const;       // the next event of the journal, which must be of this kind
@@ -142,6 +147,8 @@ struct Search::State {
   std::vector<NewThought> replayed_thoughts(Spent& spent);
   void emit_values(const std::string& scorer, const std::vector<ThoughtId>& ids, const std::vector<double>& values);
   std::vector<double> replayed_values(std::size_t n, Spent& spent);
+  void emit_next(const std::vector<ThoughtId>& ids, const std::vector<std::vector<TokenLogprob>>& top);
+  std::vector<std::vector<TokenLogprob>> replayed_next();
   void emit_ids(const char* kind, const std::vector<ThoughtId>& ids);
 
   Search& search;

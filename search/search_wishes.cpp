@@ -10,6 +10,13 @@ namespace {
 
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 
+// Where the unfinished character at the end of `bytes` begins.
+std::size_t begin_of_last_character(std::string_view bytes) {
+  std::size_t at = bytes.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(bytes[at]) & 0xc0u) == 0x80u) --at;
+  return at;
+}
+
 const Tokenizer& tokenizer_of(const Session& session, LaneId lane) {
   const StepRunner& runner = session.runner(lane);
   if (runner.tokenizer() == nullptr) {
@@ -111,6 +118,7 @@ std::vector<ThoughtId> Search::State::add(std::vector<NewThought> news) {
     r.thought.logprob = n.logprob;
     r.thought.path_logprob = parent.thought.path_logprob + n.logprob;
     r.thought.n_path_tokens = parent.thought.n_path_tokens + static_cast<std::int64_t>(n.tokens.size());
+    r.thought.replaces = n.replaces;
     r.thought.error = std::move(n.error);
     r.stream = mix(parent.stream, static_cast<std::uint64_t>(r.thought.child_index));
     r.drawn = n.drawn;
@@ -227,6 +235,7 @@ Task<std::vector<ThoughtId>> Search::propose(std::vector<ThoughtId> parents, Tex
         n.text = sanitize_utf8(p.text);
         n.tokens = std::move(p.tokens);
         n.logprob = p.logprob;
+        n.replaces = p.replaces;
         news.push_back(std::move(n));
       }
     }
@@ -234,6 +243,69 @@ Task<std::vector<ThoughtId>> Search::propose(std::vector<ThoughtId> parents, Tex
   auto ids = s.add(std::move(news));
   s.emit_thoughts(first, s.spent);
   co_return ids;
+}
+
+Task<std::vector<std::vector<TokenLogprob>>> Search::next(std::vector<ThoughtId> parents, std::int64_t k) {
+  State& s = *state_;
+  std::vector<std::vector<TokenLogprob>> top;
+  if (!s.begin_wish()) co_return top;
+  std::vector<Task<std::vector<TokenLogprob>>> wishes;
+  for (const ThoughtId parent : parents) {
+    const Node node = s.node_of(parent);
+    if (!node || !s.use(parent)) break;
+    s.n_on_paths += node.position();
+    wishes.push_back(s.session.next(node, k));
+  }
+  parents.resize(wishes.size());
+  if (s.replaying()) {
+    top = s.replayed_next();
+  } else {
+    State::Wait wait(s, all(std::move(wishes)));
+    auto got = co_await wait;
+    if (got) top = std::move(*got);
+  }
+  s.emit_next(parents, top);
+  co_return top;
+}
+
+std::vector<ThoughtId> Search::take(const std::vector<Token>& tokens) {
+  State& s = *state_;
+  const ThoughtId first = size();
+  const StepRunner& runner = session().runner(s.options.lane);
+  std::vector<State::NewThought> news;
+  std::vector<std::string> pending;
+  for (const Token& t : tokens) {
+    if (s.counters.tokens_generated >= s.options.budget.tokens) {
+      stop(StopReason::tokens);
+      break;
+    }
+    if (s.counters.n_thoughts + static_cast<std::int64_t>(news.size()) >= s.options.budget.thoughts) {
+      stop(StopReason::thoughts);
+      break;
+    }
+    const bool ends = std::find(runner.eos_ids().begin(), runner.eos_ids().end(), t.token) != runner.eos_ids().end();
+    State::NewThought n;
+    n.parent = t.parent;
+    n.how = ends ? FinishReason::eos : FinishReason::length;
+    n.tokens.push_back(t.token);
+    n.logprobs.push_back(static_cast<float>(t.logprob));
+    n.logprob = t.logprob;
+    n.drawn = true;
+    n.n_kept = ends ? 0 : 1;
+    std::string bytes = s.at(t.parent).pending;
+    if (!ends && runner.tokenizer() != nullptr) bytes += runner.tokenizer()->token_bytes(t.token, false);
+    Utf8Stream characters;
+    n.text = characters.push(bytes);
+    if (ends) n.text += characters.flush();
+    pending.push_back(characters.pending() ? bytes.substr(begin_of_last_character(bytes)) : std::string());
+    news.push_back(std::move(n));
+    ++s.counters.tokens_generated;
+    ++s.counters.tokens_chosen;
+  }
+  auto ids = s.add(std::move(news));
+  for (std::size_t i = 0; i < pending.size(); ++i) s.at(first + static_cast<ThoughtId>(i)).pending = pending[i];
+  s.emit_thoughts(first, {});
+  return ids;
 }
 
 Task<std::vector<double>> Search::score(std::vector<ThoughtId> ids, Scorer scorer) {
@@ -375,7 +447,8 @@ Task<std::vector<double>> Search::rewards(std::vector<ThoughtId> ids) {
 void Search::State::apply(const Spent& logged) {
   counters.tokens_generated += logged.generated;
   counters.tokens_spent += logged.generated;
-  n_replayed += logged.generated;
+  counters.tokens_chosen += logged.chosen;
+  n_replayed += logged.generated - logged.chosen;
   counters.prefill_computed += logged.computed;
   n_on_paths += logged.on_paths;
   for (const auto& [id, n] : logged.by) at(id).thought.n_spent += n;

@@ -109,6 +109,11 @@ class ToyProblem : public search::Problem {
     if (output.empty()) return std::nullopt;
     return static_cast<std::size_t>(output[0] - '0') % n;
   }
+  search::Prompt revise_prompt(std::span<const std::string> answers) const override {
+    std::string all;
+    for (const std::string& a : answers) all += a + "/";
+    return {"better than ", "P" + name_ + "/" + all + ":"};
+  }
   bool finished(std::string_view state, FinishReason) const override {
     return std::count(state.begin(), state.end(), ';') >= kToySteps;
   }

@@ -61,6 +61,10 @@ class Problem {
   virtual Prompt vote_prompt(std::span<const std::string> states) const;
   virtual std::optional<std::size_t> parse_vote(std::string_view output, std::size_t n_states) const;
 
+  // Revising: the model continues revise_prompt(answers), whose answers are the earlier ones of a chain, oldest first,
+  // with a whole answer that takes their place.
+  virtual Prompt revise_prompt(std::span<const std::string> answers) const;
+
   // Whether the path ends here with an answer. `how`: how its last thought ended; FinishReason::stop for a thought that
   // was not drawn. Default: the model wrote its end-of-text token.
   virtual bool finished(std::string_view state, FinishReason how) const;

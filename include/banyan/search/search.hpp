@@ -73,6 +73,7 @@ struct ThoughtRecord {
   std::int64_t n_path_tokens = 0;
   double value = std::numeric_limits<double>::quiet_NaN();  // of the last scorer; NaN: none
   std::int64_t n_spent = 0;                                 // tokens drawn to propose from it and to judge it
+  bool replaces = false;                                    // the state begins with it (a revised answer)
   std::string error = {};
 };
 
@@ -112,6 +113,7 @@ struct Counters {
   std::int64_t n_scorer_calls = 0;    // thoughts handed to a scorer; values from its cache do not count
   std::int64_t tokens_generated = 0;  // all that were drawn: thoughts, proposals, judges, and what was cut off
   std::int64_t tokens_spent = 0;      // of those, by proposals and judges
+  std::int64_t tokens_chosen = 0;     // of those, by take(): not drawn by a sampler
   std::int64_t tokens_lost = 0;       // of those, in flight when the search was stopped from outside
   std::int64_t tokens_kept = 0;       // of those, in thoughts that are open or finished
   // Given tokens, and last tokens of thoughts that were continued: those whose KV had to be computed, and those on the
@@ -210,18 +212,44 @@ class Search {
     std::string text;
     std::vector<TokenId> tokens = {};  // instead of tokenising the text, where the thought is continued
     double logprob = 0;
+    bool replaces = false;  // it is the whole state by itself: what stands before it on the path is not part of it
   };
   using Proposals = std::vector<std::vector<Proposal>>;
   using TextsOf = std::function<Task<Proposals>(Search&, std::vector<ThoughtId> parents)>;
   Task<std::vector<ThoughtId>> propose(std::vector<ThoughtId> parents, TextsOf texts_of);
+  // The k likeliest next tokens of each parent, best first; fewer parents where the budget ends.
+  Task<std::vector<std::vector<TokenLogprob>>> next(std::vector<ThoughtId> parents, std::int64_t k);
   // Values, in the order of ids; NaN for what the budget left out. They are recorded in the thoughts.
   Task<std::vector<double>> score(std::vector<ThoughtId> ids, Scorer scorer);
+
+  // --- at once ---
+  // Thoughts of one token each, chosen from what next() gave; they count as generated tokens. An end-of-text token of
+  // the model ends the path. Fewer where the budget ends.
+  struct Token {
+    ThoughtId parent = kRootThought;
+    TokenId token = kNoToken;
+    double logprob = 0;
+  };
+  std::vector<ThoughtId> take(const std::vector<Token>& tokens);
 
   // --- for scorers and proposers: parts of the wish that is open ---
   // options.n texts behind each prompt; nothing is kept. charged[i] is the thought on whose account prompt i is asked.
   // A prompt that the budget does not reach has fewer texts, or none.
   Task<std::vector<std::vector<Thought>>> ask(std::vector<Prompt> prompts, std::vector<ThoughtId> charged,
                                               SampleOptions options, LaneId lane);
+  // The options.k likeliest texts behind each prompt that end with `stop` or an end-of-text token, no two alike, best
+  // first: a beam of k over tokens. Texts that max_tokens or the budget cuts are left out.
+  struct LikeliestOptions {
+    std::int64_t k = 1, max_tokens = 64;
+    std::string stop = {};
+    bool include_stop = false;
+  };
+  struct LikelyText {
+    std::string text;
+    double logprob = 0;
+  };
+  Task<std::vector<std::vector<LikelyText>>> likeliest(std::vector<Prompt> prompts, std::vector<ThoughtId> charged,
+                                                       LikeliestOptions options, LaneId lane);
   // Log-probability of each of the texts behind each prompt. No prompt or all are reached: else the list is empty.
   Task<std::vector<std::vector<double>>> logprobs(std::vector<Prompt> prompts, std::vector<std::string> texts,
                                                   LaneId lane);
