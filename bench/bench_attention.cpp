@@ -227,9 +227,9 @@ struct Bench {
     const double us = time_of(all);
     double parts[kTileKinds + 1] = {};
     for (int part = 0; part <= kTileKinds; ++part) {
-      LaunchSet alone{all.n_phases, {false, false, false, false}, part == kTileKinds && all.merge};
-      if (part < kTileKinds) alone.kinds[part] = all.kinds[part];
-      if (alone.merge || (part < kTileKinds && alone.kinds[part])) parts[part] = time_of(alone);
+      LaunchSet alone{.n_phases = all.n_phases, .n_merge_rows = part == kTileKinds ? all.n_merge_rows : 0};
+      if (part < kTileKinds) alone.n_items[part] = all.n_items[part];
+      if (alone.n_merge_rows > 0 || (part < kTileKinds && alone.n_items[part] > 0)) parts[part] = time_of(alone);
     }
     attention.launch(t, on_device, memory, all, nullptr);
     check(cudaDeviceSynchronize(), "attention");

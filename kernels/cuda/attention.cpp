@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <string>
@@ -13,8 +15,13 @@ namespace banyan::kernels::cuda {
 namespace {
 
 constexpr double kLn2 = 0.693147180559945309417;
-// Warps that merge on a multiprocessor at a time, by fours.
-constexpr unsigned kMergeBlocksPerSm = 8;
+// Warps that merge on a multiprocessor at a time.
+constexpr unsigned kMergeWarpsPerSm = 32;
+
+std::uint32_t power_of_two(std::int64_t n) { return n > 0 ? std::bit_ceil(static_cast<std::uint32_t>(n)) : 0; }
+
+// Persistent blocks: no more than there is work for. Blocks that find none cost a launch of few rows microseconds.
+unsigned n_blocks(unsigned most, std::int64_t n) { return static_cast<unsigned>(std::min<std::int64_t>(most, n)); }
 
 }  // namespace
 
@@ -39,13 +46,12 @@ LaunchSet launches_of(const WorkItems& work) {
   LaunchSet set;
   set.n_phases = work.n_phases();
   for (int kind = 0; kind < kTileKinds; ++kind) {
-    set.kinds[kind] = false;
     for (int phase = 0; phase < work.n_phases(); ++phase) {
       const auto range = work.header().items[phase][kind];
-      set.kinds[kind] = set.kinds[kind] || range.begin < range.end;
+      set.n_items[kind] = std::max(set.n_items[kind], power_of_two(range.end - range.begin));
     }
   }
-  set.merge = !work.merge_rows().empty();
+  set.n_merge_rows = power_of_two(std::ssize(work.merge_rows()));
   return set;
 }
 
@@ -59,7 +65,7 @@ TileAttention::TileAttention(const TensorShape& shape) : shape_(shape) {
   int device = 0, n_sms = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   check(cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-  n_merge_blocks_ = kMergeBlocksPerSm * static_cast<unsigned>(n_sms);
+  n_merge_warps_ = kMergeWarpsPerSm * static_cast<unsigned>(n_sms);
   for (int kind = 0; kind < kTileKinds; ++kind) {
     TileKernel found = find_tile_kernel(static_cast<TileKind>(kind), shape.head_dim, shape.kv_type);
     if (kind == static_cast<int>(TileKind::warpgroup) && (found.function == nullptr || !has_warpgroup_tiles())) {
@@ -104,20 +110,20 @@ void TileAttention::launch(const AttentionTensors& t, const DeviceWork& work, co
   p.o_is_f32 = t.o_type == DType::f32;
   for (p.phase = 0; p.phase < launches.n_phases; ++p.phase) {
     for (int kind = kTileKinds - 1; kind >= 0; --kind) {  // wide ones first
-      if (!launches.kinds[kind]) continue;
+      if (launches.n_items[kind] == 0) continue;
       const Kernel& kernel = kernels_[kind];
       p.kind = kind;
       p.ticket = partials.tickets + kind;
       void* arguments[] = {&p};
-      check(
-          cudaLaunchKernel(kernel.function, kernel.n_blocks, kernel.n_threads, arguments, kernel.shared_bytes, stream),
-          "attention on tensor cores");
+      check(cudaLaunchKernel(kernel.function, n_blocks(kernel.n_blocks, launches.n_items[kind] * t.kv.n_heads_kv),
+                             kernel.n_threads, arguments, kernel.shared_bytes, stream),
+            "attention on tensor cores");
     }
   }
-  if (!launches.merge) return;
+  if (launches.n_merge_rows == 0) return;
   launch_merge({t.o, t.lse, partials.o, partials.state, work, p.n_heads_q, static_cast<std::int32_t>(shape_.head_dim),
                 p.o_is_f32},
-               n_merge_blocks_, stream);
+               n_blocks(n_merge_warps_, launches.n_merge_rows * t.n_heads_q), stream);
 }
 
 }  // namespace banyan::kernels::cuda

@@ -75,12 +75,13 @@ constexpr std::int64_t partial_state_bytes(std::int64_t n_partials, const Tensor
 }
 constexpr std::int64_t kTicketBytes = kTileKinds * 4;
 
-// Which kernels to launch. All that varies from step to step lies in DeviceWork, and grids depend on the device alone,
-// so launches captured in a graph serve every step that needs no more than these.
+// Which kernels to launch, and how large. All else that varies from step to step lies in DeviceWork, and a grid of any
+// size does all the work there is, so launches captured in a graph serve every step whose set is the same: numbers are
+// rounded up to powers of two. 0: nothing to launch.
 struct LaunchSet {
   int n_phases = 1;
-  bool kinds[kTileKinds] = {true, true, true, true};
-  bool merge = true;
+  std::uint32_t n_items[kTileKinds] = {};  // of a phase, for each KV head
+  std::uint32_t n_merge_rows = 0;
 };
 LaunchSet launches_of(const WorkItems& work);
 
@@ -100,7 +101,7 @@ class TileAttention {
   };
   Kernel kernels_[kTileKinds];
   TensorShape shape_;
-  unsigned n_merge_blocks_ = 0;
+  unsigned n_merge_warps_ = 0;
 };
 
 }  // namespace banyan::kernels::cuda

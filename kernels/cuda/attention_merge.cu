@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(32 * kWarps) merge_kernel(const __grid_constan
 
 }  // namespace
 
-void launch_merge(const MergeParams& params, unsigned n_blocks, cudaStream_t stream) {
-  merge_kernel<<<n_blocks, 32 * kWarps, 0, stream>>>(params);
+void launch_merge(const MergeParams& params, unsigned n_warps, cudaStream_t stream) {
+  merge_kernel<<<(n_warps + kWarps - 1) / kWarps, 32 * kWarps, 0, stream>>>(params);
   check_launch("attention merge");
 }
 

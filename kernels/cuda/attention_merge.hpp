@@ -7,6 +7,6 @@
 
 namespace banyan::kernels::cuda {
 
-void launch_merge(const MergeParams& params, unsigned n_blocks, cudaStream_t stream);
+void launch_merge(const MergeParams& params, unsigned n_warps, cudaStream_t stream);
 
 }  // namespace banyan::kernels::cuda

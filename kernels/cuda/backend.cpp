@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <string>
 #include <tuple>
@@ -290,8 +291,9 @@ StepGraphs::Key CudaBackend::graph_key(std::uint64_t version) const {
       return static_cast<std::uint64_t>(value);
     }
   };
-  std::uint64_t kinds = launches_.merge ? 1 : 0;
-  for (const bool kind : launches_.kinds) kinds = 2 * kinds + (kind ? 1 : 0);
+  // Powers of two, or 0.
+  auto kinds = static_cast<std::uint64_t>(std::bit_width(launches_.n_merge_rows));
+  for (const std::uint32_t n : launches_.n_items) kinds = 64 * kinds + static_cast<std::uint64_t>(std::bit_width(n));
   return {version,
           number(n_rows_),
           number(n_logit_rows_),
