@@ -19,7 +19,7 @@ class Walk {
   // From the problem to a leaf: a thought that was not visited, or cannot be continued.
   ThoughtId select() {
     ThoughtId id = kRootThought;
-    while ((*this)[id].expanded && !choices(id).empty()) id = best_child(id);
+    for (ThoughtId next = id; next != kNoThought; next = (*this)[id].expanded ? best_child(id) : kNoThought) id = next;
     return id;
   }
 
@@ -66,7 +66,7 @@ class Walk {
     ThoughtId id = kRootThought;
     for (;;) {
       ThoughtId best = kNoThought;
-      for (const ThoughtId child : choices(id)) {
+      for (const ThoughtId child : s_.children(id)) {
         if (visited(child) && (best == kNoThought || measure((*this)[child]) > measure((*this)[best]))) best = child;
       }
       if (best == kNoThought) return id;
@@ -91,6 +91,7 @@ class Walk {
     return std::exp(s_[id].logprob / n);
   }
 
+  // kNoThought: there is none.
   ThoughtId best_child(ThoughtId parent) {
     const MctsNode& up = (*this)[parent];
     // The parent's own first visit chose none of its children; at least 1, so that priors count from the first choice.
@@ -98,7 +99,8 @@ class Walk {
     const double c = std::log((n_up + o_.c_base + 1) / o_.c_base) + o_.c_init;
     ThoughtId best = kNoThought;
     double best_score = 0;
-    for (const ThoughtId child : choices(parent)) {
+    for (const ThoughtId child : s_.children(parent)) {
+      if (s_[child].state == ThoughtState::failed) continue;
       const MctsNode& n = (*this)[child];
       const auto count = static_cast<double>(n.n_visits + n.n_in_flight);
       double mean = n.n_visits > 0 ? n.mean() : up.mean();

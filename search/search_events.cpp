@@ -19,17 +19,10 @@
 namespace banyan::search {
 namespace {
 
-// Numbers that JSON has no form for: NaN is null, infinities are texts.
-Json number(double x) {
-  if (std::isnan(x)) return nullptr;
-  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
-  return x;
-}
-double number_of(const Json& j) {
-  if (j.is_null()) return std::numeric_limits<double>::quiet_NaN();
-  if (j.is_string()) return j == "inf" ? HUGE_VAL : -HUGE_VAL;
-  return j.get<double>();
-}
+// What JSON has no form for is null: a value that there is not, a log-probability of nothing.
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+double value_of(const Json& j) { return j.is_null() ? std::numeric_limits<double>::quiet_NaN() : j.get<double>(); }
+double logprob_of(const Json& j) { return j.is_null() ? -HUGE_VAL : j.get<double>(); }
 
 FinishReason finish_of(const std::string& name) {
   for (const FinishReason r : {FinishReason::stop, FinishReason::eos, FinishReason::length, FinishReason::context,
@@ -170,8 +163,8 @@ std::vector<Search::State::NewThought> Search::State::replayed_thoughts(Spent& l
       t.at("drawn").get_to(n.drawn);
       t.at("tokens").get_to(n.tokens);
       t.at("n_kept").get_to(n.n_kept);
-      for (const Json& x : t.at("logprobs")) n.logprobs.push_back(static_cast<float>(number_of(x)));
-      n.logprob = number_of(t.at("logprob"));
+      for (const Json& x : t.at("logprobs")) n.logprobs.push_back(static_cast<float>(logprob_of(x)));
+      n.logprob = logprob_of(t.at("logprob"));
       n.error = t.value("error", "");
       n.replaces = t.value("replaces", false);
       if (n.parent < 0 || n.parent >= search.size() || n.n_kept < 0 ||
@@ -206,7 +199,7 @@ std::vector<double> Search::State::replayed_values(std::size_t n, Spent& logged)
   const Json event = replayed("values");
   return reading(n_events, [&] {
     std::vector<double> values;
-    for (const Json& v : event.at("values")) values.push_back(number_of(v));
+    for (const Json& v : event.at("values")) values.push_back(value_of(v));
     if (values.size() != n) {
       throw Error(ErrorCode::bad_file, "event " + std::to_string(n_events),
                   "has " + std::to_string(values.size()) + " values for " + std::to_string(n) + " thoughts");
@@ -246,8 +239,7 @@ std::vector<std::vector<TokenLogprob>> Search::State::replayed_next() {
     for (const Json& list : event.at("top")) {
       top.emplace_back();
       for (const Json& t : list) {
-        const double logprob = t.at(1).is_null() ? -HUGE_VAL : number_of(t.at(1));
-        top.back().push_back({t.at(0).get<TokenId>(), static_cast<float>(logprob)});
+        top.back().push_back({t.at(0).get<TokenId>(), static_cast<float>(logprob_of(t.at(1)))});
       }
     }
     stop = stop_of(event.at("stop"));

@@ -100,7 +100,7 @@ struct Search::State {
     std::coroutine_handle<> await_suspend(std::coroutine_handle<> waiter) {
       task_->handle().promise().continuation = waiter;
       state_.interrupt = [this, waiter] {
-        state_.interrupt = nullptr;  // this very function: nothing of it is used below but the copies
+        state_.interrupt = nullptr;  // stop() calls a copy of this function
         task_.reset();
         waiter.resume();
       };

@@ -348,7 +348,9 @@ Task<std::vector<double>> Search::score(std::vector<ThoughtId> ids, Scorer score
         throw Error(ErrorCode::usage, "scorer " + scorer.name,
                     "gave " + std::to_string(got.size()) + " values for " + std::to_string(asked.size()) + " thoughts");
       }
-      for (std::size_t i = 0; i < got.size(); ++i) values[asked_at[i]] = got[i];
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        if (std::isfinite(got[i])) values[asked_at[i]] = got[i];
+      }
     }
     for (std::size_t i = 0; i < ids.size(); ++i) values[i] = values[same_as[i]];
   }

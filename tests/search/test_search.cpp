@@ -1,5 +1,6 @@
 // What every driver promises by being written on a Search: determinism, budgets, accounts, resume.
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "banyan/search/search.hpp"
@@ -233,4 +234,71 @@ TEST_CASE("every driver: first success, patience and a stopper of the caller's")
     }
     CHECK(n_converged > 0);
   }
+}
+
+TEST_CASE("BL-40: an empty prompt fails by itself; the searches beside it go on") {
+  struct Empty : ToyProblem {
+    using ToyProblem::ToyProblem;
+    Prompt prompt() const override { return {}; }
+  };
+  Session session;
+  session.add_lane(make_scripted_runner(toy_model()));
+  std::vector<std::unique_ptr<Search>> searches;
+  searches.push_back(std::make_unique<Search>(session, std::make_shared<ToyProblem>("a")));
+  searches.push_back(std::make_unique<Search>(session, std::make_shared<Empty>("b")));
+  searches.push_back(std::make_unique<Search>(session, std::make_shared<ToyProblem>("c")));
+  const auto results = run_searches(session, searches, every_driver()[0].driver);
+  CHECK(results[0].complete);
+  CHECK(results[2].complete);
+  REQUIRE(results[1].error);
+  CHECK(results[1].error->code() == ErrorCode::bad_input);
+  CHECK(results[1].best == kRootThought);
+}
+
+TEST_CASE("BL-55: the event log is valid JSON whatever a model and a scorer say") {
+  // A model that knows one next token alone, and writes what JSON must escape.
+  const std::string said = "\"q\"\n\t\\ \x01";
+  ScriptedModel model = toy_model();
+  model.logits = [&said](std::span<const TokenId> path, std::span<float> logits) {
+    std::fill(logits.begin(), logits.end(), -INFINITY);
+    const std::size_t n = path.size() - 2;
+    logits[n < said.size() ? static_cast<std::size_t>(said[n]) : static_cast<std::size_t>(kToyEos)] = 0;
+  };
+  std::vector<std::string> log;
+  const auto run = [&](const Driver& driver, std::vector<std::string> journal) {
+    Session session;
+    session.add_lane(make_scripted_runner(model));
+    SearchOptions options;
+    options.on_event = [&log](std::string_view event) { log.emplace_back(event); };
+    options.journal = std::move(journal);
+    std::vector<std::unique_ptr<Search>> searches;
+    searches.push_back(
+        std::make_unique<Search>(session, std::make_shared<PromptProblem>("p", Prompt{"", "P:"}), options));
+    return run_searches(session, searches, driver)[0];
+  };
+  const Driver driver = [](Search& s) -> Task<void> {
+    std::vector<ThoughtId> root{kRootThought};
+    SampleOptions sample;
+    sample.max_tokens = 32;
+    const auto ids = co_await s.sample(root, sample);
+    co_await s.next(root, 5);
+    for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+      const auto values = co_await s.score(ids, callback([value](const Search&, ThoughtId) { return value; }));
+      CHECK(std::isnan(values[0]));
+    }
+  };
+  const auto result = run(driver, {});
+  CHECK(result.text == said);
+  CHECK(result.complete);
+  const auto whole = log;
+  for (const std::string& line : whole) {
+    const auto event = nlohmann::json::parse(line, nullptr, false);
+    CHECK(event.is_object());
+    CHECK(line.find('\n') == std::string::npos);
+    if (event["event"] == "thoughts") CHECK(event["thoughts"][0]["text"] == said);
+    if (event["event"] == "values") CHECK(event["values"][0].is_null());
+  }
+  log.clear();
+  run(driver, whole);
+  CHECK(log.empty());
 }

@@ -159,8 +159,8 @@ struct SearchResult {
 
 // --- scorers -------------------------------------------------------------------------------------------------------
 
-// Gives thoughts a value; higher is better, NaN is none. A batch at a time, so that thoughts can be judged side by side
-// and against each other. The kinds are in scorers.hpp; any coroutine will do.
+// Gives thoughts a value; higher is better; one that is not finite is none (NaN). A batch at a time, so that thoughts
+// can be judged side by side and against each other. The kinds are in scorers.hpp; any coroutine will do.
 struct Scorer {
   std::string name;
   std::function<Task<std::vector<double>>(Search&, std::vector<ThoughtId>)> values;
