@@ -21,6 +21,10 @@
 // 256 rows, weights in the cache. CUDA: bytes read and written by a copy of 4 GiB; the same, for want of a measured
 // level 2 cache, so modes that read KV again (one_level, unshared) may run below their floor; a product of 8192^3.
 //
+// On CUDA it prints how long the device had nothing to do between the steps of the decoding, from events on the stream:
+// from a step's last operation to the next one's first, plan arrays on their way included. --in-flight 1 and
+// --no-graphs show what two steps in flight and graphs give.
+//
 // --fill-kv takes random KV for the prompt instead of computing it: for decoding behind very long prompts.
 #include <CLI/CLI.hpp>
 #include <algorithm>

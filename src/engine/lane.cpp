@@ -456,10 +456,6 @@ bool Lane::preempt_behind(const Item& item) {
     evicted_[victim->leaf.id().value] = tree.n_kv(victim->leaf.id());
     tree.evict_kv(victim->leaf.id());
   }
-  if (victim->kind == Item::Kind::score) {  // starts again
-    victim->n_asked = 0;
-    victim->wish->score = {};
-  }
   ++stats.n_preempted;
   pool_is_tight_ = true;
   waiting.emplace(victim->order, std::move(victim));

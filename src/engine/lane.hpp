@@ -162,7 +162,9 @@ struct Lane : std::enable_shared_from_this<Lane> {
   void ask_again(Item& item);
   void lose(std::span<const StepSpan> spans);
   void fail_active(const Error& error);
-  // ends of items
+  void land();
+  // answers, and ends of items
+  void grow_item(Item& item, const StepAnswer& answer);
   void grow_sample(Item& item, const StepAnswer& answer);
   void grow_score(Item& item, const StepAnswer& answer);
   void finish_sample(Item& item, FinishReason reason, std::int64_t n_dropped = 0);
@@ -175,6 +177,7 @@ struct Lane : std::enable_shared_from_this<Lane> {
   static constexpr int kMostFlights = 2;
   std::array<Flight, kMostFlights> flights_;  // the first n_flights_, oldest first
   int n_flights_ = 0, max_flights_;
+  std::vector<std::shared_ptr<Item>> landed_;  // of each answer that grows now
 
   // of the step; kept to reuse their memory
   std::vector<StepSpan> computed_;                            // node ranges that get KV, one per node

@@ -147,22 +147,55 @@ void Lane::count_landing(Item& item) const {
   if (item.kind == Item::Kind::sample && item.job) --item.job->n_tokens_in_flight;
 }
 
-// For an item that loses its KV: what is in flight for it comes to nothing.
+// Answers that are in flight for the item, or have come and were not looked at, come to nothing.
 void Lane::ask_again(Item& item) {
-  if (item.n_in_flight == 0) return;
-  if (item.kind == Item::Kind::sample) {
-    tree.truncate(item.leaf.id(), tree.n_tokens(item.leaf.id()) - item.n_in_flight);
-  }
-  for (int i = 0; i < n_flights_; ++i) {
+  for (int i = 0; i < n_flights_ && item.n_in_flight > 0; ++i) {
     for (auto& asked : flights_[static_cast<std::size_t>(i)].items) {
       if (asked.get() != &item) continue;
       count_landing(item);
       asked.reset();
     }
   }
+  if (item.kind == Item::Kind::sample) {
+    tree.truncate(item.leaf.id(), static_cast<std::int64_t>(item.wish->thoughts[item.result].tokens.size()));
+  } else if (item.kind == Item::Kind::score) {
+    item.n_asked = 0;
+    item.wish->score = {};
+  }
 }
 
 void Lane::grow() {
+  land();
+  std::size_t i = 0;
+  try {
+    for (; i < landed_.size(); ++i) {
+      if (landed_[i] && landed_[i]->wish != nullptr) {
+        grow_item(*landed_[i], answers_[i]);
+      } else {
+        ++stats.n_surplus_rows;  // it had ended, or was withdrawn or preempted
+      }
+    }
+  } catch (...) {  // from a callback: its sample ends here, the others ask again
+    if (Item& item = *landed_[i]; item.wish != nullptr) {
+      Thought& thought = item.wish->thoughts[item.result];
+      thought.finish = FinishReason::error;
+      thought.error = Error(ErrorCode::bad_input, "callback", "has thrown");
+      close(item);
+    }
+    for (++i; i < landed_.size(); ++i) {
+      if (!landed_[i] || landed_[i]->wish == nullptr) continue;
+      Item& item = *landed_[i];
+      ask_again(item);
+      if (item.kind == Item::Kind::score) tree.evict_kv(item.leaf.id());
+    }
+    throw;
+  }
+  landed_.clear();
+  std::erase_if(active, [](const auto& item) { return item->wish == nullptr; });
+}
+
+// The oldest flight is one no more.
+void Lane::land() {
   Flight& flight = flights_[0];
   for (const auto& job : flight.jobs) job->took_part = false;
   for (const auto& item : flight.items) {
@@ -174,34 +207,20 @@ void Lane::grow() {
     --job->n_steps_in_flight;
     if (job->took_part) ++job->n_steps;
   }
-  for (std::size_t i = 0; i < flight.items.size(); ++i) {
-    if (!flight.items[i] || flight.items[i]->wish == nullptr) {  // it had ended, or was withdrawn
-      ++stats.n_surplus_rows;
-      continue;
-    }
-    Item& item = *flight.items[i];
-    const StepAnswer& answer = answers_[i];
-    if (answer.error) {
-      fail(item, *answer.error);
-      continue;
-    }
-    switch (item.kind) {
-      case Item::Kind::sample: grow_sample(item, answer); break;
-      case Item::Kind::score: grow_score(item, answer); break;
-      case Item::Kind::top:
-        item.wish->top = answer.choice.top;
-        close(item);
-        break;
-      case Item::Kind::reward:
-        item.wish->reward = answer.reward;
-        close(item);
-        break;
-    }
-  }
-  flight.items.clear();
+  landed_.clear();
+  landed_.swap(flight.items);
   std::rotate(flights_.begin(), flights_.begin() + 1, flights_.end());
   --n_flights_;
-  std::erase_if(active, [](const auto& item) { return item->wish == nullptr; });
+}
+
+void Lane::grow_item(Item& item, const StepAnswer& answer) {
+  if (answer.error) return fail(item, *answer.error);
+  switch (item.kind) {
+    case Item::Kind::sample: return grow_sample(item, answer);
+    case Item::Kind::score: return grow_score(item, answer);
+    case Item::Kind::top: item.wish->top = answer.choice.top; return close(item);
+    case Item::Kind::reward: item.wish->reward = answer.reward; return close(item);
+  }
 }
 
 void Lane::grow_sample(Item& item, const StepAnswer& answer) {

@@ -392,6 +392,38 @@ TEST_CASE("in flight: cancelled in a callback, or by destroying the job; the oth
   CHECK(kept[0] == kept[1]);
 }
 
+TEST_CASE("in flight: a callback that throws ends its sample; the others and the session go on") {
+  for (const int n : {1, 2}) {
+    std::vector<std::string> samples[2];
+    for (const bool throws : {false, true}) {
+      Session s;
+      s.add_lane(make_scripted_runner(model_of(n)));
+      const Node root = s.insert(prompt_of(20));
+      SampleOptions o = options_of(4, 30);
+      int n_thrown = 0;
+      o.on_text = [&](std::size_t, std::uint64_t sample, std::string_view) {
+        if (throws && sample == 1 && s.stats().n_generated > 40) {
+          throw Error(ErrorCode::bad_input, "test", "throws");
+        }
+      };
+      auto job = s.start(s.sample(root, o));
+      auto score = s.start(s.score(root, prompt_of(50, 2)));
+      for (bool more = true; more;) {
+        try {
+          more = s.step();
+        } catch (const Error&) {
+          ++n_thrown;
+        }
+      }
+      CHECK(n_thrown == (throws ? 1 : 0));
+      samples[throws ? 1 : 0] = seen(job.result());
+      CHECK(score.result().logprobs.size() == 50);
+    }
+    for (const std::size_t i : {0, 2, 3}) CHECK(samples[1][i] == samples[0][i]);
+    CHECK(samples[1][1].starts_with("error"));
+  }
+}
+
 TEST_CASE("in flight: a session that goes while steps are in flight") {
   for (int n_steps = 1; n_steps < 6; ++n_steps) {
     Session s;
