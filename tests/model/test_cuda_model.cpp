@@ -74,6 +74,23 @@ TEST_CASE("cuda: no operation differs from the CPU's by more than rounding, and 
   CHECK_NOTHROW(greedy(large, ids, 4));
 }
 
+TEST_CASE("cuda: in deterministic mode every GPU of the machine has the same bits") {
+  const int n = kernels::n_cuda_devices();
+  if (n < 2) {
+    MESSAGE("skipped: one GPU");
+    return;
+  }
+  const std::string path = smollm2().empty() ? kTinyGguf : smollm2();
+  std::vector<TokenId> ids;
+  for (TokenId i = 0; i < 150; ++i) ids.push_back(3 + (i * 17 + i * i) % 60);
+  const auto logits = [&](int index) {
+    return flat_logits(Model::load(path, {.device = Device::cuda, .device_index = index, .deterministic = true}), ids,
+                       DType::bf16);
+  };
+  const auto first = logits(0);
+  for (int index = 1; index < n; ++index) CHECK(logits(index) == first);
+}
+
 TEST_CASE("cuda: SmolLM2 against the CPU in f32: divergence and agreement over a text") {
   if (smollm2().empty()) {
     MESSAGE("skipped: no SmolLM2 file");
