@@ -190,7 +190,7 @@ void read_metadata(const fs::path& folder, CodeProblem& problem) {
   if (!content) return;
   const JsonText object = parse_json(*content, where);
   if (const auto value = object.find("difficulty"); value && !value->is(Kind::null))
-    problem.difficulty = string_member(object, "difficulty", where);
+    problem.difficulty = sanitize_utf8(string_member(object, "difficulty", where));
   if (!object.find("public_tests")) return;
   const JsonText indices = array_member(object, "public_tests", where);
   for (JsonItems index(indices); index.next();) {

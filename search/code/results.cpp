@@ -82,7 +82,7 @@ std::string to_json_line(const SampleResult& result) {
   line["time_ms"] = std::round(result.time_ms * 1000) / 1000;
   line["public_passed"] = nullptr;
   if (result.public_passed) line["public_passed"] = *result.public_passed;
-  line["output_group"] = result.output_group;
+  line["output_group"] = sanitize_utf8(result.output_group);
   return line.dump();
 }
 

@@ -155,12 +155,12 @@ std::string to_json_line(const SampleRecord& record) {
   if (record.text) line["text"] = sanitize_utf8(*record.text);
   if (record.n_prompt_tokens) line["n_prompt_tokens"] = *record.n_prompt_tokens;
   if (record.n_tokens) line["n_tokens"] = *record.n_tokens;
-  if (!record.finish_reason.empty()) line["finish_reason"] = record.finish_reason;
+  if (!record.finish_reason.empty()) line["finish_reason"] = sanitize_utf8(record.finish_reason);
   // nlohmann writes null for what is not finite.
   if (record.cumulative_logprob) line["cumulative_logprob"] = *record.cumulative_logprob;
   if (record.seed) line["seed"] = *record.seed;
   if (!record.model.empty()) line["model"] = sanitize_utf8(record.model);
-  if (!record.version.empty()) line["version"] = record.version;
+  if (!record.version.empty()) line["version"] = sanitize_utf8(record.version);
   if (!record.extra_json.empty()) {
     const auto extra = nlohmann::ordered_json::parse(record.extra_json, nullptr, false);
     if (!extra.is_object())

@@ -155,6 +155,33 @@ TEST_CASE("BL-55: every line is strict JSON and the text comes back") {
   CHECK_THROWS_AS(to_json_line(record), Error);
 }
 
+// Found by fuzz_code_lines: a results file whose output_group was no UTF-8 ended the evaluation that resumed it.
+TEST_CASE("names that are no UTF-8 in files of others are written as U+FFFD") {
+  const TempFolder folder;
+  const std::string bad = "a\xD1\xFF", good = "a\xEF\xBF\xBD\xEF\xBF\xBD";
+  SampleResult verdict = result("t", 0, Verdict::accepted, true, bad);
+  verdict.task_id = bad;
+  CHECK(nlohmann::json::parse(to_json_line(verdict))["output_group"] == good);
+  folder.write("r.jsonl",
+               "{\"task_id\":\"" + bad + "\",\"sample_id\":0,\"verdict\":\"AC\",\"verdict_strict\":\"AC\"," +
+                   "\"tests_passed\":1,\"n_tests\":1,\"time_ms\":1,\"public_passed\":null,\"output_group\":\"" + bad +
+                   "\"}\n");
+  for (const auto& [key, back] : read_results(folder.path("r.jsonl"))) CHECK_FALSE(to_json_line(back).empty());
+  folder.write("s.jsonl", "{\"task_id\":\"" + bad + "\",\"completion\":\"" + bad + "\",\"finish_reason\":\"" + bad +
+                              "\",\"model\":\"" + bad + "\",\"version\":\"" + bad + "\",\"text\":\"" + bad + "\"}\n");
+  for (const SampleRecord& record : read_samples(folder.path("s.jsonl")).samples) {
+    const auto line = nlohmann::json::parse(to_json_line(record));
+    for (const char* key : {"task_id", "completion", "finish_reason", "model", "version", "text"})
+      CHECK(line[key] == good);
+  }
+  folder.write("p/0/question.txt", bad);
+  folder.write("p/0/metadata.json", "{\"difficulty\":\"" + bad + "\"}");
+  const auto problems = load_problems(folder.path("p")).problems;
+  const std::vector<SampleResult> results{result("0", 0, Verdict::accepted, true, "g")};
+  const std::vector<std::int64_t> ks{1};
+  CHECK(nlohmann::json::parse(to_json(score(results, problems, ks)))["difficulty"].contains(good));
+}
+
 TEST_CASE("a killed writer loses at most its last line, wherever it was cut") {
   const std::string first = to_json_line(sample("a", 0)), second = to_json_line(sample("a", 1, "y\ny"));
   for (std::size_t cut = 0; cut <= second.size() + 1; ++cut) {

@@ -136,7 +136,8 @@ HostileCase metadata() {
 }
 
 HostileCase solutions() {
-  return apps("solutions", "solutions.json", R"(["print(sum(map(int, input().split())))", "import sys\nprint(3)\t#\u00e9"])");
+  return apps("solutions", "solutions.json",
+              R"json(["print(sum(map(int, input().split())))", "import sys\nprint(3)\t#\u00e9"])json");
 }
 
 HostileCase samples() {
@@ -162,8 +163,11 @@ HostileCase results() {
   std::string text;
   constexpr std::size_t n_results = 6;
   for (std::size_t i = 0; i < n_results; ++i) {
-    SampleResult result{
-        .task_id = "test/1", .sample_id = static_cast<std::int64_t>(i), .tests_passed = 1, .n_tests = 2};
+    SampleResult result;
+    result.task_id = "test/1";
+    result.sample_id = static_cast<std::int64_t>(i);
+    result.tests_passed = 1;
+    result.n_tests = 2;
     result.verdict = static_cast<Verdict>(i);
     result.time_ms = 12.345;
     if (i % 2 == 0) result.public_passed = i % 4 == 0;
@@ -179,10 +183,9 @@ HostileCase results() {
 
 HostileCase few_shot() {
   const std::string list =
-      R"([{"question": "q\n", "answer": "print(1)"}, {"question": "p", "answer": "b", "kind": "call", "starter_code": "s"}])";
-  return {"few_shot.json", kWork + "/few_shot", list, 0, [](const std::string& path) {
-  make_prompt(PromptStyle::apps, load_few_shot(path), {});
-          }};
+      R"json([{"question": "q\n", "answer": "print(1)"}, {"question": "p", "answer": "b", "kind": "call", "starter_code": "s"}])json";
+  return {"few_shot.json", kWork + "/few_shot", list, 0,
+          [](const std::string& path) { make_prompt(PromptStyle::apps, load_few_shot(path), {}); }};
 }
 
 // What a program printed, held against what is expected, and as that which is expected.
