@@ -13,7 +13,7 @@ using namespace banyan::test;
 namespace {
 
 constexpr float kTolerance = 1e-4F;  // f32 through two to four layers, logits of about 10
-constexpr LoadOptions kF32{.compute = Compute::f32, .n_threads = 1};
+const LoadOptions kF32{.compute = Compute::f32, .n_threads = 1};
 
 void check_logits(const ParityCase& c, const std::shared_ptr<const Model>& model) {
   const auto all = flat_logits(model, c.prompt());
