@@ -49,7 +49,7 @@ TEST_CASE("a hundred thousand lines with shared prefixes: one forest in under 10
   const double megabytes = static_cast<double>(peak_of_children()) / 1e6;
   MESSAGE("one forest in " << seconds << " s, at most " << megabytes << " MB");
   CHECK(seconds < 10);
-  CHECK(megabytes < 1000);
+  CHECK(megabytes < 300);
 
   std::set<std::string> ids;
   std::istringstream in(folder.read("out.jsonl"));

@@ -264,14 +264,19 @@ TEST_CASE("lines of a hundred megabytes are errors with their number, and the li
   fs::remove(path);
 }
 
-TEST_CASE("half a million broken lines: the first thousand errors are kept, all are counted") {
+TEST_CASE("three hundred thousand broken lines: the first thousand errors are kept, all are counted") {
   const std::string path = kWork + "/broken/lines.jsonl";
-  BigFile(path).repeat("x\n", 1'000'000);
-  check_refused_there({"lines.jsonl", kWork + "/broken", "", 0, read_sample_file});
+  BigFile(path).repeat("x\n", 600'000);
+  const auto check_errors = [](const std::vector<Error>& errors, std::int64_t n_errors) {
+    CHECK(errors.size() == 1000);
+    CHECK(n_errors >= 300'000);
+    throw Error(errors.front());
+  };
+  check_refused_there({"lines.jsonl", kWork + "/broken", "", 0, [&](const std::string& p) {
+                         const SampleFile file = read_samples(p);
+                         check_errors(file.errors, file.n_errors);
+                       }});
   check_refused_there({"lines.jsonl", kWork + "/broken", "", 0, read_problems});
-  const SampleFile file = read_samples(path);
-  CHECK(file.errors.size() == 1000);
-  CHECK(file.n_errors >= 500'000);
   fs::remove(path);
 }
 
@@ -352,8 +357,8 @@ TEST_CASE("answers and prompts of many small values cost no memory beside their 
     check_refused_there({"answer.json", kWork + "/many", "", 0, [](const std::string& p) {
                            const std::string got = read_file(p);
                            for (const Comparator comparator : {Comparator::apps, Comparator::strict}) {
-                             CHECK_FALSE(same_result(comparator, "[0]", got));
-                             CHECK_FALSE(same_output(comparator, "0", got));
+                             CHECK_FALSE(same_result(comparator, "[2]", got));
+                             CHECK_FALSE(same_output(comparator, "2", got));
                              CHECK(same_output(comparator, got, got));
                            }
                            throw Error(ErrorCode::bad_input, p, "is another answer");
