@@ -113,7 +113,8 @@ std::vector<Problem::Choice> Game24Problem::value_choices() const { return {{" s
 
 bool Game24Problem::finished(std::string_view state, FinishReason how) const {
   if (how == FinishReason::eos) return true;
-  const auto numbers = left_after(state);
+  // A search over tokens asks in the midst of a line, too: that is no step yet.
+  const auto numbers = left_after(state.substr(0, state.rfind('\n') + 1));
   return !numbers || numbers->size() == 1;
 }
 

@@ -132,6 +132,8 @@ TEST_CASE("a problem of the game: prompts, proposals, values, answers") {
 
   CHECK_FALSE(problem.finished(first, FinishReason::stop));
   CHECK(problem.finished(first, FinishReason::eos));
+  CHECK_FALSE(problem.finished(first + " 49 -", FinishReason::stop));
+  CHECK_FALSE(problem.finished(" 7", FinishReason::length));
   CHECK(problem.finished(first + second + third, FinishReason::stop));
   CHECK(problem.finished(" 7 * 7 = 48\n", FinishReason::stop));
   CHECK(problem.verify(first + second + third) == 1.0);
