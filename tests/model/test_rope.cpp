@@ -76,6 +76,42 @@ TEST_CASE("rope: llama3 keeps short waves, stretches long ones, and blends betwe
   CHECK((n_kept > 20 && n_blended > 3 && n_stretched > 20));
 }
 
+TEST_CASE("BL-36: llama3 under each spelling has the published frequencies; none and default are unscaled") {
+  const nlohmann::json llama3{
+      {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};
+  const auto with = [&](const char* key, const char* type) {
+    auto block = llama3;
+    block[key] = type;
+    return block;
+  };
+  const auto frequencies = [](const nlohmann::json& changes) {
+    Rope rope = rope_of(changes);
+    rope.n_dims = 128;
+    return rope_inv_freq(rope);
+  };
+  auto inside = with("rope_type", "llama3");
+  inside["rope_theta"] = 5e5;
+  for (const nlohmann::json& changes : std::vector<nlohmann::json>{
+           {{"rope_theta", 5e5}, {"rope_scaling", with("rope_type", "llama3")}},
+           {{"rope_theta", 5e5}, {"rope_scaling", with("type", "llama3")}},
+           {{"rope_theta", nullptr}, {"rope_parameters", inside}},
+       }) {
+    const auto f = frequencies(changes);
+    CHECK(f[0] == 1.0F);
+    CHECK(f[28] == doctest::Approx(3.211445995e-03).epsilon(1e-6));
+    CHECK(f[30] == doctest::Approx(1.371893568e-03).epsilon(1e-6));
+    CHECK(f[32] == doctest::Approx(5.248461610e-04).epsilon(1e-6));
+    CHECK(f[63] == doctest::Approx(3.068925989e-07).epsilon(1e-6));
+  }
+  const auto plain = rope_inv_freq({.theta = 5e5, .n_dims = 128});
+  CHECK(frequencies({{"rope_theta", 5e5}, {"rope_scaling", nullptr}}) == plain);
+  CHECK(frequencies({{"rope_theta", 5e5}, {"rope_scaling", {{"rope_type", "default"}}}}) == plain);
+  CHECK(contains(error_of([&] { rope_of({{"rope_scaling", with("rope_type", "foo")}}); }), "'foo'"));
+  auto lacking = with("rope_type", "llama3");
+  lacking.erase("factor");
+  CHECK(contains(error_of([&] { rope_of({{"rope_scaling", lacking}}); }), "factor"));
+}
+
 TEST_CASE("rope: linear divides all frequencies, yarn those that turn seldom, longrope each by its own factor") {
   const auto plain = rope_inv_freq({.n_dims = 32});
   const auto linear = rope_inv_freq({.type = Rope::Type::linear, .n_dims = 32, .factor = 4.0});
