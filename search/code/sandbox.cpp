@@ -48,8 +48,9 @@ bool has_id_range(const char* map_file) {
   return false;
 }
 
-// Shows a path at its own place. bubblewrap would make missing parents for their owner alone.
-void bind(std::vector<std::string>& mounts, const std::string& path) {
+// Shows a path at its own place (a name like "bind" would be std::bind where that is known). bubblewrap would make
+// missing parents for their owner alone.
+void show(std::vector<std::string>& mounts, const std::string& path) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
     mounts.insert(mounts.end(), {"--perms", "0755", "--dir", path.substr(0, slash)});
   mounts.insert(mounts.end(), {"--ro-bind-try", path, path});
@@ -62,9 +63,9 @@ std::vector<std::string> system_mounts() {
     if (fs::is_symlink(folder))
       mounts.insert(mounts.end(), {"--symlink", fs::read_symlink(folder).string(), folder});
     else
-      bind(mounts, folder);
+      show(mounts, folder);
   }
-  for (const char* path : {"/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"}) bind(mounts, path);
+  for (const char* path : {"/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"}) show(mounts, path);
   return mounts;
 }
 
@@ -107,9 +108,9 @@ Interpreter ask_interpreter(const std::string& found) {
 void add_interpreter(std::vector<std::string>& mounts, const Interpreter& python) {
   for (const std::string& prefix : python.prefixes) {
     if (is_below(prefix, "/usr")) continue;
-    for (const char* part : {"/bin", "/lib", "/lib64"}) bind(mounts, prefix + part);
+    for (const char* part : {"/bin", "/lib", "/lib64"}) show(mounts, prefix + part);
   }
-  if (!is_below(python.path, "/usr")) bind(mounts, python.path);
+  if (!is_below(python.path, "/usr")) show(mounts, python.path);
 }
 
 Error cannot_start(const std::string& reason) {
@@ -144,7 +145,7 @@ Sandbox::Sandbox(SandboxOptions options) : options_(std::move(options)) {
   add_interpreter(mounts_, python);
   for (const std::string& path : options_.extra_read_only) {
     if (!fs::exists(path)) throw Error(ErrorCode::bad_file, path, "is to be shown in the sandbox, but is not there");
-    bind(mounts_, path);
+    show(mounts_, path);
   }
   drop_user_ = geteuid() == 0 && has_id_range("/proc/self/uid_map") && has_id_range("/proc/self/gid_map");
 
