@@ -41,8 +41,7 @@ TEST_CASE("a hundred thousand lines with shared prefixes: one forest in under 10
                          folder.path("out.jsonl"), "--max-tokens", "0"});
   CAPTURE(o.err);
   CHECK(o.code == 4);
-  for (const int number : {78, 25'078, 50'078, 75'078})
-    CHECK(has(o.err, "many.jsonl:" + std::to_string(number) + ":"));
+  for (const int number : {78, 25'078, 50'078, 75'078}) CHECK(has(o.err, "many.jsonl:" + std::to_string(number) + ":"));
   const auto at = o.err.find(std::to_string(kLines - kBroken) + " prompts of ");
   REQUIRE(at != std::string::npos);
   const double seconds = std::stod(o.err.substr(o.err.find('(', at) + 1));
